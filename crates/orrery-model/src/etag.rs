@@ -1,0 +1,63 @@
+//! Version tags: 16 bytes shown as a GUID inside quotes, and the conditions a client may put on them.
+
+use std::fmt;
+
+use crate::id::{Lsn, PartitionId};
+
+/// The version of one resource. Two versions of one resource never share a tag, also across a restored snapshot, because
+/// the LSN in it never repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Etag(pub [u8; 16]);
+
+impl Etag {
+    /// The tag of operation `index` of transaction `lsn` in one partition of the container whose own id is `salt`.
+    pub fn of(salt: [u8; 4], partition: PartitionId, lsn: Lsn, index: usize) -> Etag {
+        let mut bytes = [0; 16];
+        bytes[0..4].copy_from_slice(&salt);
+        bytes[4..6].copy_from_slice(&(partition.0 as u16).to_be_bytes());
+        bytes[6..8].copy_from_slice(&(index as u16).to_be_bytes());
+        bytes[8..16].copy_from_slice(&lsn.0.to_be_bytes());
+        Etag(bytes)
+    }
+}
+
+/// With the quotes that belong to the value.
+impl fmt::Display for Etag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for (index, byte) in self.0.iter().enumerate() {
+            if let 4 | 6 | 8 | 10 = index {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str("\"")
+    }
+}
+
+/// What a client asks of the current version before its operation may happen. Tags are kept as sent: a tag we never
+/// issued simply never matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    #[default]
+    None,
+    IfMatch(String),
+    IfNoneMatch(String),
+}
+
+impl Precondition {
+    /// Does the condition hold for a resource with this tag (`None`: it does not exist)? `If-None-Match` on a write fails
+    /// only for `*` and an existing resource, or an equal tag.
+    pub fn holds(&self, current: Option<&Etag>) -> bool {
+        match self {
+            Precondition::None => true,
+            Precondition::IfMatch(tag) => current.is_some_and(|etag| matches(tag, etag)),
+            Precondition::IfNoneMatch(tag) => !current.is_some_and(|etag| matches(tag, etag)),
+        }
+    }
+}
+
+fn matches(tag: &str, etag: &Etag) -> bool {
+    let bare = |text: &str| text.trim().trim_matches('"').to_ascii_lowercase();
+    tag.trim() == "*" || bare(tag) == bare(&etag.to_string())
+}

@@ -1,0 +1,25 @@
+//! Every limit a client can run into, in one place.
+
+/// Deepest nesting of an item.
+pub const NESTING_LEVELS_MAX: usize = 128;
+/// Largest item, as canonical text.
+pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Largest request body: an item with its blanks, or a batch.
+pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest item id in bytes.
+pub const ITEM_ID_BYTES_MAX: usize = 1023;
+/// Longest name of a database, container, user or permission, in characters.
+pub const NAME_CHARACTERS_MAX: usize = 255;
+/// Longest partition key value in bytes (a string component).
+pub const PARTITION_KEY_BYTES_MAX: usize = 2048;
+/// Operations of one batch.
+pub const BATCH_OPERATIONS_MAX: usize = 100;
+/// Operations of one patch.
+pub const PATCH_OPERATIONS_MAX: usize = 10;
+/// Paths of a hierarchical partition key.
+pub const HIERARCHICAL_PATHS_MAX: usize = 3;
+/// Unique key constraints of one container, and paths of one constraint.
+pub const UNIQUE_KEYS_MAX: usize = 10;
+pub const UNIQUE_KEY_PATHS_MAX: usize = 16;
+/// Physical partitions that ever existed in one container: their number has 16 bits in item ids.
+pub const PARTITIONS_MAX: u32 = 1 << 16;
