@@ -1,0 +1,336 @@
+//! What can be asked of a node, and what it answers. The gateway speaks HTTP on one side and these types on the other;
+//! nothing here knows a header, a path or an envelope.
+
+use bytes::Bytes;
+use orrery_model::etag::Precondition;
+use orrery_model::json::{Parsed, Value};
+use orrery_model::offer::Throughput;
+use orrery_model::patch::Patch;
+use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken};
+
+/// A request whose sender is known.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub principal: Principal,
+    pub options: Options,
+    pub operation: Operation,
+}
+
+/// Who asks, and what they may do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Principal {
+    /// A holder of one of the account's keys.
+    Account { read_only: bool },
+    /// A holder of a resource token.
+    Grant(Grant),
+}
+
+/// What a resource token allows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// The container, or the child of a container, it is for.
+    pub resource: ResourceId,
+    pub read_only: bool,
+    pub partition_key: Option<PartitionKey>,
+}
+
+/// What any request may carry.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What the client has seen; reads wait for it or fail with 404/1002.
+    pub session: Option<SessionToken>,
+    /// Weaker than the account's default, or absent.
+    pub consistency: Option<Consistency>,
+    /// The container the client believes it is talking to; 400/1024 when it has been recreated.
+    pub intended_container: Option<ResourceId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Consistency {
+    Eventual,
+    ConsistentPrefix,
+    Session,
+    BoundedStaleness,
+    Strong,
+}
+
+/// A resource by its name or by its resource id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    Name(String),
+    Rid(ResourceId),
+}
+
+/// A container. With a resource id the database's part is implied by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerRef {
+    pub database: Selector,
+    pub container: Selector,
+}
+
+#[derive(Clone, Debug)]
+pub enum Operation {
+    Metadata(MetadataOperation),
+    /// The physical partitions of a container, all or those new since a tag this feed gave out earlier.
+    PartitionRanges { container: ContainerRef, since: Option<String> },
+    Item(ItemOperation),
+    Batch(BatchOperation),
+    /// A page of a container's items in no particular order, without a query.
+    ReadFeed { container: ContainerRef, target: FeedTarget, page: Page },
+    /// A query over a container's items.
+    Query { container: ContainerRef, target: FeedTarget, query: QueryText, page: Page, cross_partition: bool },
+    /// How a client should run a query over several partitions.
+    QueryPlan { container: ContainerRef, query: QueryText, features: Vec<String>, partition_key: Option<PartitionKey> },
+    /// A page of changes.
+    ChangeFeed { container: ContainerRef, target: FeedTarget, start: FeedStart, page: Page },
+    /// Removes every item of one logical partition.
+    DeletePartitionKey { container: ContainerRef, partition_key: PartitionKey },
+}
+
+/// Resources that live in the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResourceKind {
+    Database,
+    Container,
+    User,
+    Permission,
+    Offer,
+    StoredProcedure,
+    Trigger,
+    UserDefinedFunction,
+}
+
+/// An operation on the catalogue. `path` names the resource's ancestors from the outside in: nothing for databases and
+/// offers, the database for containers and users, database and user for permissions, database and container for scripts.
+#[derive(Clone, Debug)]
+pub struct MetadataOperation {
+    pub kind: ResourceKind,
+    pub path: Vec<Selector>,
+    pub verb: MetadataVerb,
+}
+
+#[derive(Clone, Debug)]
+pub enum MetadataVerb {
+    Create { body: Value, upsert: bool, throughput: Option<Throughput>, precondition: Precondition },
+    Read { target: Selector, precondition: Precondition },
+    Replace { target: Selector, body: Value, precondition: Precondition, migration: Option<Migration> },
+    Delete { target: Selector, precondition: Precondition },
+    List { page: Page },
+    Query { query: QueryText, page: Page },
+}
+
+/// Switching an offer between manual and autoscale throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migration {
+    ToAutoscale,
+    ToManual,
+}
+
+/// An item by its id, or by its resource id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ItemSelector {
+    Id(String),
+    Rid(ResourceId),
+}
+
+#[derive(Clone, Debug)]
+pub struct ItemOperation {
+    pub container: ContainerRef,
+    /// From the header. Creates and upserts may leave it to the body.
+    pub partition_key: Option<PartitionKey>,
+    pub precondition: Precondition,
+    pub verb: ItemVerb,
+}
+
+#[derive(Clone, Debug)]
+pub enum ItemVerb {
+    Create { body: ItemBody },
+    Upsert { body: ItemBody },
+    Read { item: ItemSelector },
+    Replace { item: ItemSelector, body: ItemBody },
+    Patch { item: ItemSelector, patch: Patch },
+    Delete { item: ItemSelector },
+}
+
+/// An item as the client sent it: its text and what parsing it gave.
+#[derive(Clone, Debug)]
+pub struct ItemBody {
+    /// The text that was parsed; empty when the item came in binary.
+    pub text: Bytes,
+    pub parsed: Parsed,
+}
+
+/// Several item operations in one request.
+#[derive(Clone, Debug)]
+pub struct BatchOperation {
+    pub container: ContainerRef,
+    /// The one key of a transactional batch.
+    pub partition_key: Option<PartitionKey>,
+    /// The physical partition a bulk request is for.
+    pub partition: Option<PartitionId>,
+    /// All or nothing.
+    pub atomic: bool,
+    /// Of a request that is not atomic: go on after a failure.
+    pub continue_on_error: bool,
+    pub steps: Vec<BatchStep>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BatchStep {
+    /// Bulk only: each step has its own key.
+    pub partition_key: Option<PartitionKey>,
+    pub precondition: Precondition,
+    pub verb: ItemVerb,
+}
+
+/// Which part of a container a feed or query is about.
+#[derive(Clone, Debug, Default)]
+pub struct FeedTarget {
+    /// One logical partition, or a prefix of a hierarchical key.
+    pub partition_key: Option<PartitionKey>,
+    pub partition: Option<PartitionId>,
+    pub epk_min: Option<Epk>,
+    pub epk_max: Option<Epk>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// `None`: the default of the operation.
+    pub n_items_max: Option<usize>,
+    pub continuation: Option<String>,
+    /// Largest continuation the client takes, in bytes.
+    pub continuation_bytes_max: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub struct QueryText {
+    pub text: String,
+    /// Name with its `@`, and the value; a parameter without a value is undefined.
+    pub parameters: Vec<(String, Option<Value>)>,
+    /// Where a client wants an ORDER BY query to go on, as it sent it.
+    pub resume_filter: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum FeedStart {
+    Beginning,
+    Now,
+    /// Seconds since 1970.
+    Time(u64),
+    /// After this tag, which an earlier page gave out.
+    After(String),
+}
+
+/// What a node answers.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub outcome: Outcome,
+    pub facts: Facts,
+}
+
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The resource came into being.
+    Created(Resource),
+    /// The resource as it is now.
+    Found(Resource),
+    /// The resource is gone.
+    Deleted,
+    /// The client's version is current.
+    NotModified { etag: String },
+    Feed(Feed),
+    Batch(Vec<StepResult>),
+    /// A query plan, as JSON.
+    Plan(Value),
+}
+
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// Canonical JSON with system properties.
+    pub body: Bytes,
+    /// With quotes.
+    pub etag: String,
+}
+
+/// A page.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    pub of: FeedOf,
+    /// The parent's resource id; empty for databases and offers.
+    pub parent: Option<ResourceId>,
+    pub entries: Vec<Bytes>,
+    pub continuation: Option<String>,
+    /// Feeds that are polled: where to go on, with quotes.
+    pub etag: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedOf {
+    Items,
+    PartitionRanges,
+    Resources(ResourceKind),
+}
+
+/// The result of one step of a batch.
+#[derive(Clone, Debug)]
+pub struct StepResult {
+    /// HTTP status and sub-status of the step.
+    pub status: u16,
+    pub sub_status: u32,
+    pub charge: Charge,
+    pub etag: Option<Etag>,
+    pub body: Option<Bytes>,
+    pub retry_after_ms: Option<u64>,
+}
+
+/// What is true of an answer besides its content, also of a failure.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    pub charge: Charge,
+    /// Present once a container was found.
+    pub container: Option<ContainerFacts>,
+    /// Present once a physical partition was reached.
+    pub partition: Option<PartitionFacts>,
+    /// Container reads: percent of the index that follows the current policy.
+    pub index_progress: Option<u8>,
+    /// Container reads: items and kilobytes held.
+    pub usage: Option<Usage>,
+    /// Offer operations: least throughput the resource may have.
+    pub min_throughput: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub n_items: u64,
+    pub size_kib: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct ContainerFacts {
+    pub database_name: String,
+    pub name: String,
+    pub rid: ResourceId,
+}
+
+#[derive(Clone, Debug)]
+pub struct PartitionFacts {
+    pub partition: PartitionId,
+    pub lsn: Lsn,
+    /// LSN of the item's version, for item operations.
+    pub item_lsn: Option<Lsn>,
+    /// One pair: this partition.
+    pub session: SessionToken,
+}
+
+/// A failed request: the error, and what was known when it failed.
+#[derive(Debug)]
+pub struct Failure {
+    pub error: Error,
+    pub facts: Box<Facts>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, facts: Box::default() }
+    }
+}
