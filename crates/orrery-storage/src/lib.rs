@@ -1,1 +1,15 @@
-//! (under construction)
+//! The storage traits implemented: [`memory`], which keeps nothing, and [`embedded`], which keeps everything in one
+//! directory.
+//!
+//! A store moves bytes and keeps promises; it does not know what a transaction means. What it promises is written down in
+//! [`orrery_partition::storage`] and checked by the contract suite in `tests/contract/`, which runs against every
+//! implementation here.
+
+pub mod memory;
+
+mod fence;
+mod head;
+mod holds;
+mod range;
+
+pub use memory::MemoryStore;
