@@ -13,6 +13,7 @@ pub mod json;
 pub mod key;
 pub mod limits;
 pub mod log;
+pub mod name;
 pub mod offer;
 pub mod patch;
 pub mod rid;
