@@ -12,8 +12,11 @@ pub struct PropertyPath {
     text: String,
 }
 
+/// Characters that mean something in paths, so that a name with them must be quoted.
+const SPECIAL: [char; 9] = ['"', '\'', '*', '?', '[', ']', '{', '}', '\\'];
+
 impl PropertyPath {
-    /// Reads `/a/b` or `/"a b"/c`. `None` for anything else, also for the empty path.
+    /// Reads `/a/b` or `/"a b"/c`. `None` for anything else, also for the empty path and for wildcards.
     pub fn parse(text: &str) -> Option<PropertyPath> {
         let mut segments = Vec::new();
         let mut rest = text;
@@ -25,7 +28,13 @@ impl PropertyPath {
                     let (name, after) = quoted.split_once(quote)?;
                     (name, after)
                 }
-                None => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+                None => {
+                    let (name, after) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                    if name.contains(SPECIAL) {
+                        return None;
+                    }
+                    (name, after)
+                }
             };
             if segment.is_empty() {
                 return None;

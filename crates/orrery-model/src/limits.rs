@@ -23,3 +23,7 @@ pub const UNIQUE_KEYS_MAX: usize = 10;
 pub const UNIQUE_KEY_PATHS_MAX: usize = 16;
 /// Physical partitions that ever existed in one container: their number has 16 bits in item ids.
 pub const PARTITIONS_MAX: u32 = 1 << 16;
+/// Computed properties of one container.
+pub const COMPUTED_PROPERTIES_MAX: usize = 20;
+/// Members of any one object in a container definition.
+pub const DEFINITION_MEMBERS_MAX: usize = 1000;

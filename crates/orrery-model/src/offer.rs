@@ -150,7 +150,7 @@ impl Throughput {
 
 fn within(units: i64, min: u32, step: u32) -> Result<u32> {
     let valid = (i64::from(min)..=i64::from(RU_MAX)).contains(&units) && units % i64::from(step) == 0;
-    valid.then(|| units as u32).ok_or_else(|| {
+    valid.then_some(units as u32).ok_or_else(|| {
         Error::bad_request(format!(
             "The offer should have valid throughput values between {min} and {RU_MAX} inclusive in increments of {step}."
         ))
