@@ -79,11 +79,11 @@ impl IndexPath {
 
     /// The names, when the path is made of nothing else.
     pub fn names(&self) -> Option<Vec<&str>> {
-        let name = |segment| match segment {
+        let names = self.segments.iter().map(|segment| match segment {
             IndexSegment::Name(name) => Some(name.as_str()),
             _ => None,
-        };
-        self.segments.iter().map(name).collect()
+        });
+        names.collect()
     }
 }
 
