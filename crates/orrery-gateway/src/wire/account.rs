@@ -1,0 +1,167 @@
+//! The account document, which every client reads first and again every few minutes.
+//!
+//! Both location lists are present and never empty, and thin-client locations are never named: they would switch clients
+//! to a protocol this server does not speak.
+
+use bytes::Bytes;
+use orrery_node::account::Account;
+use orrery_node::api::Consistency;
+use serde_json::{Value, json};
+
+/// A region and the address under which the client that asked reaches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Display name, such as `West US 2`.
+    pub region: String,
+    /// Absolute URL.
+    pub endpoint: String,
+}
+
+/// Where an account lives. The write region comes first and is also readable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Locations {
+    pub write: Location,
+    /// In the order in which they would take over.
+    pub read_only: Vec<Location>,
+}
+
+/// The body of the answer to `GET /`.
+pub fn document(account: &Account, locations: &Locations) -> Bytes {
+    let readable: Vec<Value> = std::iter::once(&locations.write)
+        .chain(&locations.read_only)
+        .map(location)
+        .collect();
+    let replicas = json!({"asyncReplication": false, "minReplicaSetSize": 3, "maxReplicasetSize": 4});
+    let document = json!({
+        "_self": "",
+        "id": account.id,
+        "_rid": rid(account, locations),
+        "media": "//media/",
+        "addresses": "//addresses/",
+        "_dbs": "//dbs/",
+        "writableLocations": [location(&locations.write)],
+        "readableLocations": readable,
+        "enableMultipleWriteLocations": false,
+        "continuousBackupEnabled": false,
+        "enableNRegionSynchronousCommit": false,
+        "enablePerPartitionFailoverBehavior": false,
+        "disableCrossRegionalHedging": false,
+        "userReplicationPolicy": replicas,
+        "userConsistencyPolicy": consistency_policy(account.consistency, locations),
+        "systemReplicationPolicy": replicas,
+        "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
+        "queryEngineConfiguration": QUERY_ENGINE_CONFIGURATION,
+    });
+    document.to_string().into()
+}
+
+/// JSON inside a string. .NET refuses every query if it is empty; the last member turns off its shortcut around plans.
+const QUERY_ENGINE_CONFIGURATION: &str = concat!(
+    r#"{"allowNewKeywords":true,"maxJoinsPerSqlQuery":10,"maxQueryRequestTimeoutFraction":0.9,"#,
+    r#""maxSqlQueryInputLength":524288,"maxUdfRefPerSqlQuery":10,"queryMaxInMemorySortDocumentCount":-1000,"#,
+    r#""spatialMaxGeometryPointCount":256,"sqlAllowNonFiniteNumbers":false,"sqlDisableOptimizationFlags":0,"#,
+    r#""enableSpatialIndexing":true,"maxInExpressionItemsCount":2147483647,"maxLogicalAndPerSqlQuery":2147483647,"#,
+    r#""maxLogicalOrPerSqlQuery":2147483647,"maxSpatialQueryCells":2147483647,"sqlAllowAggregateFunctions":true,"#,
+    r#""sqlAllowGroupByClause":true,"sqlAllowLike":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"#,
+    r#""sqlAllowTop":true,"clientDisableOptimisticDirectExecution":true}"#,
+);
+
+fn location(location: &Location) -> Value {
+    json!({"name": location.region, "databaseAccountEndpoint": location.endpoint})
+}
+
+fn rid(account: &Account, locations: &Locations) -> String {
+    let region = locations.write.region.to_lowercase().replace(' ', "");
+    format!("{}-{region}.sql.cosmos.azure.com", account.id)
+}
+
+/// The bounds are the least the service allows: they grow with a second region, and are shown whatever the level.
+fn consistency_policy(level: Consistency, locations: &Locations) -> Value {
+    let bounded_far = level == Consistency::BoundedStaleness && !locations.read_only.is_empty();
+    let (prefix, seconds) = if bounded_far { (100_000, 300) } else { (100, 5) };
+    json!({
+        "defaultConsistencyLevel": level_name(level),
+        "maxStalenessPrefix": prefix,
+        "maxIntervalInSeconds": seconds,
+    })
+}
+
+fn level_name(level: Consistency) -> &'static str {
+    match level {
+        Consistency::Eventual => "Eventual",
+        Consistency::ConsistentPrefix => "ConsistentPrefix",
+        Consistency::Session => "Session",
+        Consistency::BoundedStaleness => "BoundedStaleness",
+        Consistency::Strong => "Strong",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(region: &str, endpoint: &str) -> Location {
+        Location {
+            region: region.to_owned(),
+            endpoint: endpoint.to_owned(),
+        }
+    }
+
+    fn shown(consistency: Consistency, read_only: Vec<Location>) -> Value {
+        let account = Account {
+            id: "orrery".to_owned(),
+            consistency,
+            regions: vec!["West US 2".to_owned()],
+        };
+        let locations = Locations {
+            write: location("West US 2", "http://localhost:8081/"),
+            read_only,
+        };
+        serde_json::from_slice(&document(&account, &locations)).unwrap()
+    }
+
+    #[test]
+    fn one_region_is_both_writable_and_readable() {
+        let document = shown(Consistency::Session, Vec::new());
+        let expected = json!([{"name": "West US 2", "databaseAccountEndpoint": "http://localhost:8081/"}]);
+        assert_eq!(document["writableLocations"], expected);
+        assert_eq!(document["readableLocations"], expected);
+        assert_eq!(document["userConsistencyPolicy"]["defaultConsistencyLevel"], "Session");
+        assert_eq!(document["id"], "orrery");
+        assert_eq!(document["_rid"], "orrery-westus2.sql.cosmos.azure.com");
+        assert_eq!(document["_self"], "");
+    }
+
+    #[test]
+    fn more_regions_are_readable_in_their_order() {
+        let read_only = vec![
+            location("North Europe", "http://localhost:8082/"),
+            location("Japan East", "http://localhost:8083/"),
+        ];
+        let document = shown(Consistency::BoundedStaleness, read_only);
+        let names: Vec<_> = document["readableLocations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["name"])
+            .collect();
+        assert_eq!(names, ["West US 2", "North Europe", "Japan East"]);
+        assert_eq!(document["writableLocations"].as_array().unwrap().len(), 1);
+        assert_eq!(document["userConsistencyPolicy"]["maxStalenessPrefix"], 100_000);
+    }
+
+    #[test]
+    fn clients_are_never_sent_to_the_thin_client_protocol() {
+        let document = shown(Consistency::Strong, Vec::new()).to_string();
+        assert!(!document.to_lowercase().contains("thinclient"));
+    }
+
+    #[test]
+    fn the_query_engine_configuration_is_a_string_that_holds_a_filled_object() {
+        let document = shown(Consistency::Session, Vec::new());
+        let text = document["queryEngineConfiguration"].as_str().unwrap();
+        let configuration: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(configuration["maxSqlQueryInputLength"], 524_288);
+        assert_eq!(configuration["clientDisableOptimisticDirectExecution"], true);
+    }
+}

@@ -1,0 +1,313 @@
+//! Header names, and what request headers mean. The one place that spells them.
+//!
+//! Reading is typed: a header that is absent or empty is `None`, one that cannot be what it should be is a 400 that names
+//! it, and one we have no use for is never looked at. Booleans come in any case.
+
+use std::time::SystemTime;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use orrery_model::etag::Precondition;
+use orrery_model::offer::Throughput;
+use orrery_model::{Epk, Error, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
+use orrery_node::api::{Consistency, FeedStart, FeedTarget, Migration, Options, Page};
+
+pub mod names;
+
+use names as name;
+
+/// The longest EPK a client could name, in hex digits: generous for a hierarchical key of three levels and for version 1.
+const EPK_DIGITS_MAX: usize = 1024;
+
+/// The headers of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Headers<'a>(pub &'a HeaderMap);
+
+impl<'a> Headers<'a> {
+    /// The text of a header; `None` when it is absent or blank.
+    pub fn text(&self, name: &HeaderName) -> Result<Option<&'a str>> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let text = std::str::from_utf8(value.as_bytes())
+            .map_err(|_| Error::bad_request(format!("The value of header {name} is not text.")))?;
+        Ok(Some(text.trim()).filter(|text| !text.is_empty()))
+    }
+
+    /// Is the header there and `true`?
+    pub fn flag(&self, name: &HeaderName) -> bool {
+        self.0
+            .get(name)
+            .is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
+    }
+
+    /// Is the header there and not `false`? For headers whose presence is the message.
+    pub fn marked(&self, name: &HeaderName) -> bool {
+        self.0
+            .get(name)
+            .is_some_and(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"false"))
+    }
+
+    fn parsed<T>(&self, name: &HeaderName, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        parse(text).map(Some).ok_or_else(|| invalid(name, text))
+    }
+
+    /// The id by which client and server both know this request; a client's own is taken if it is a UUID.
+    pub fn activity_id(&self) -> Option<HeaderValue> {
+        self.0
+            .get(&name::ACTIVITY_ID)
+            .filter(|value| is_uuid(value.as_bytes()))
+            .cloned()
+    }
+
+    /// What any request may carry. `account` is the account's default consistency, which a request may only weaken.
+    pub fn options(&self, account: Consistency) -> Result<Options> {
+        let intended = self.parsed(&name::INTENDED_CONTAINER, ResourceId::parse)?;
+        Ok(Options {
+            session: self
+                .parsed(&name::SESSION_TOKEN, SessionToken::parse)?
+                .filter(|token| !token.is_empty()),
+            consistency: self.consistency(account)?,
+            intended_container: match intended {
+                Some(rid) => Some(rid),
+                None => self.partition()?.and_then(|(container, _)| container),
+            },
+        })
+    }
+
+    fn consistency(&self, account: Consistency) -> Result<Option<Consistency>> {
+        let level = self.parsed(&name::CONSISTENCY_LEVEL, consistency_level)?;
+        let strategy = self.parsed(&name::READ_CONSISTENCY_STRATEGY, |text| read_strategy(text, account))?;
+        let asked = match (level, strategy) {
+            (Some(_), Some(_)) => {
+                return Err(Error::bad_request(
+                    "A request names a consistency level or a read consistency strategy, not both.",
+                ));
+            }
+            (level, strategy) => level.or(strategy.flatten()),
+        };
+        match asked {
+            Some(asked) if asked > account => Err(Error::bad_request(format!(
+                "The requested consistency {asked:?} is stronger than the account's, which is {account:?}."
+            ))),
+            asked => Ok(asked),
+        }
+    }
+
+    pub fn partition_key(&self) -> Result<Option<PartitionKey>> {
+        self.text(&name::PARTITION_KEY)?.map(PartitionKey::parse).transpose()
+    }
+
+    /// The physical partition, and the container it was said to be in.
+    fn partition(&self) -> Result<Option<(Option<ResourceId>, PartitionId)>> {
+        self.parsed(&name::PARTITION_RANGE_ID, |text| {
+            let (container, id) = match text.rsplit_once(',') {
+                Some((rid, id)) => (Some(ResourceId::parse(rid.trim())?), id.trim()),
+                None => (None, text),
+            };
+            Some((container, PartitionId(id.parse().ok()?)))
+        })
+    }
+
+    pub fn partition_id(&self) -> Result<Option<PartitionId>> {
+        Ok(self.partition()?.map(|(_, id)| id))
+    }
+
+    /// Which part of a container a feed or query is about.
+    pub fn feed_target(&self) -> Result<FeedTarget> {
+        if self
+            .text(&name::READ_KEY_TYPE)?
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("EffectivePartitionKey"))
+        {
+            return Err(Error::bad_request(
+                "Reads by a single effective partition key are not supported; name a range.",
+            ));
+        }
+        let epk = |name| self.parsed(name, |text| Epk::parse(text).filter(|_| text.len() <= EPK_DIGITS_MAX));
+        Ok(FeedTarget {
+            partition_key: self.partition_key()?,
+            partition: self.partition_id()?,
+            epk_min: epk(&name::START_EPK)?,
+            epk_max: epk(&name::END_EPK)?,
+        })
+    }
+
+    pub fn page(&self) -> Result<Page> {
+        let kib = self.parsed(&name::CONTINUATION_LIMIT_KIB, |text| text.parse::<u32>().ok())?;
+        Ok(Page {
+            n_items_max: self.page_size()?,
+            continuation: self.text(&name::CONTINUATION)?.map(str::to_owned),
+            continuation_bytes_max: kib.filter(|kib| *kib > 0).map(|kib| kib as usize * 1024),
+        })
+    }
+
+    /// `-1` leaves the size to the server, and so does zero.
+    fn page_size(&self) -> Result<Option<usize>> {
+        let Some(text) = self.text(&name::MAX_ITEM_COUNT)? else {
+            return Ok(None);
+        };
+        match text.parse::<i32>() {
+            Ok(-1 | 0) => Ok(None),
+            Ok(size) if size > 0 => Ok(Some(size as usize)),
+            _ => Err(Error::bad_request(format!(
+                "The input PageSize {} is invalid. Ensure to pass a valid page size which must be a positive integer or \
+                 -1 for a dynamic page size",
+                shorten(text)
+            ))),
+        }
+    }
+
+    /// The condition of a read: only a version the client does not have is worth sending.
+    pub fn read_precondition(&self) -> Result<Precondition> {
+        Ok(self
+            .text(&name::IF_NONE_MATCH)?
+            .map_or(Precondition::None, |tag| Precondition::IfNoneMatch(tag.to_owned())))
+    }
+
+    /// The condition of a write.
+    pub fn write_precondition(&self) -> Result<Precondition> {
+        match self.text(&name::IF_MATCH)? {
+            Some(tag) => Ok(Precondition::IfMatch(tag.to_owned())),
+            None => self.read_precondition(),
+        }
+    }
+
+    /// The tag of the last page of a polled feed.
+    pub fn since(&self) -> Result<Option<String>> {
+        Ok(self.text(&name::IF_NONE_MATCH)?.map(str::to_owned))
+    }
+
+    /// Where a change feed starts: a tag wins over a time.
+    pub fn feed_start(&self) -> Result<FeedStart> {
+        match self.text(&name::IF_NONE_MATCH)? {
+            Some("*") => return Ok(FeedStart::Now),
+            Some(tag) => return Ok(FeedStart::After(tag.to_owned())),
+            None => {}
+        }
+        let time = self.parsed(&name::IF_MODIFIED_SINCE, |text| {
+            httpdate::parse_http_date(text).ok().and_then(seconds)
+        })?;
+        Ok(time.map_or(FeedStart::Beginning, FeedStart::Time))
+    }
+
+    /// Has the client no use for the content of what it writes?
+    pub fn prefers_minimal(&self) -> Result<bool> {
+        let prefers = |text: &str| {
+            text.split([',', ';'])
+                .any(|word| word.trim().eq_ignore_ascii_case("return=minimal"))
+        };
+        Ok(self.text(&name::PREFER)?.is_some_and(prefers))
+    }
+
+    pub fn throughput(&self) -> Result<Option<Throughput>> {
+        Throughput::from_headers(self.text(&name::OFFER_THROUGHPUT)?, self.text(&name::OFFER_AUTOPILOT)?)
+    }
+
+    pub fn migration(&self) -> Result<Option<Migration>> {
+        match (
+            self.flag(&name::MIGRATE_TO_AUTOPILOT),
+            self.flag(&name::MIGRATE_TO_MANUAL),
+        ) {
+            (true, true) => Err(Error::bad_request("An offer cannot be migrated both ways at once.")),
+            (true, false) => Ok(Some(Migration::ToAutoscale)),
+            (false, true) => Ok(Some(Migration::ToManual)),
+            (false, false) => Ok(None),
+        }
+    }
+
+    /// What the client's query engine can do.
+    pub fn query_features(&self) -> Result<Vec<String>> {
+        let list = self.text(&name::SUPPORTED_QUERY_FEATURES)?.unwrap_or_default();
+        Ok(list
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Does a POST to a feed ask a question rather than create something?
+    pub fn is_query(&self) -> bool {
+        self.flag(&name::IS_QUERY) || self.flag(&name::IS_QUERY_LEGACY) || self.has_query_content_type()
+    }
+
+    fn has_query_content_type(&self) -> bool {
+        let is_query = |value: &HeaderValue| {
+            let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+            media_type.trim_ascii().eq_ignore_ascii_case(b"application/query+json")
+        };
+        self.0.get(&name::CONTENT_TYPE).is_some_and(is_query)
+    }
+
+    /// Which kind of change feed is asked for, if any.
+    pub fn feed_mode(&self) -> Result<Option<FeedMode>> {
+        self.parsed(&name::A_IM, |text| {
+            match text.to_ascii_lowercase().replace([' ', '-'], "").as_str() {
+                "incrementalfeed" => Some(FeedMode::LatestVersions),
+                "fullfidelityfeed" => Some(FeedMode::AllVersions),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// The two kinds of change feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedMode {
+    LatestVersions,
+    AllVersions,
+}
+
+fn consistency_level(text: &str) -> Option<Consistency> {
+    const LEVELS: [(&str, Consistency); 5] = [
+        ("Eventual", Consistency::Eventual),
+        ("ConsistentPrefix", Consistency::ConsistentPrefix),
+        ("Session", Consistency::Session),
+        ("BoundedStaleness", Consistency::BoundedStaleness),
+        ("Strong", Consistency::Strong),
+    ];
+    LEVELS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text))
+        .map(|(_, level)| *level)
+}
+
+/// `Some(None)`: the account's default will do. The latest committed state of a region is what every read here starts
+/// from, so asking for it only relaxes a strong account.
+fn read_strategy(text: &str, account: Consistency) -> Option<Option<Consistency>> {
+    match text.to_ascii_lowercase().as_str() {
+        "default" => Some(None),
+        "eventual" => Some(Some(Consistency::Eventual)),
+        "session" => Some(Some(Consistency::Session)),
+        "latestcommitted" => Some(Some(account.min(Consistency::BoundedStaleness))),
+        "globalstrong" => Some(Some(Consistency::Strong)),
+        _ => None,
+    }
+}
+
+fn seconds(time: SystemTime) -> Option<u64> {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
+}
+
+fn is_uuid(text: &[u8]) -> bool {
+    text.len() == 36
+        && text.iter().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+fn invalid(name: &HeaderName, text: &str) -> Error {
+    Error::bad_request(format!(
+        "The value '{}' specified for the header '{name}' is invalid.",
+        shorten(text)
+    ))
+}
+
+/// The beginning of a text, for messages.
+fn shorten(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests;

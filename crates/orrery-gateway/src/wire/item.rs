@@ -1,0 +1,178 @@
+//! Operations on one item, and item bodies in both encodings.
+
+use bytes::Bytes;
+use http::Method;
+use orrery_model::json::{self, Parsed, Value};
+use orrery_model::limits::ITEM_BYTES_MAX;
+use orrery_model::name::validate_item_id;
+use orrery_model::patch::Patch;
+use orrery_model::{Error, Result, Status};
+use orrery_node::api::{ContainerRef, ItemBody, ItemOperation, ItemSelector, ItemVerb, Operation, Selector};
+
+use super::headers::{Headers, names};
+use super::request::{Call, Meaning, ReplyForm, method_not_allowed, missing_partition_key};
+
+/// First byte of a body in binary JSON. No JSON text starts with it.
+const BINARY: u8 = 0x80;
+
+/// `POST …/docs`.
+pub(super) fn decode_create(container: ContainerRef, call: Call<'_>) -> Result<Meaning> {
+    let body = parse_item(call.body.clone())?;
+    let (verb, name) = if call.headers.flag(&names::IS_UPSERT) {
+        (ItemVerb::Upsert { body }, "upsert_item")
+    } else {
+        (ItemVerb::Create { body }, "create_item")
+    };
+    meaning(container, verb, name, call.headers)
+}
+
+/// `…/docs/{id}`.
+pub(super) fn decode_point(container: ContainerRef, target: Selector, call: Call<'_>) -> Result<Meaning> {
+    let item = match target {
+        Selector::Name(id) => ItemSelector::Id(id),
+        Selector::Rid(rid) => ItemSelector::Rid(rid),
+    };
+    let (verb, name) = match *call.method {
+        Method::GET => (ItemVerb::Read { item }, "read_item"),
+        Method::PUT => (
+            ItemVerb::Replace {
+                item,
+                body: parse_item(call.body)?,
+            },
+            "replace_item",
+        ),
+        Method::PATCH => (
+            ItemVerb::Patch {
+                item,
+                patch: Patch::parse(&parse(&call.body)?)?,
+            },
+            "patch_item",
+        ),
+        Method::DELETE => (ItemVerb::Delete { item }, "delete_item"),
+        _ => return Err(method_not_allowed(call.method)),
+    };
+    meaning(container, verb, name, call.headers)
+}
+
+fn meaning(container: ContainerRef, verb: ItemVerb, name: &'static str, headers: Headers<'_>) -> Result<Meaning> {
+    let partition_key = headers.partition_key()?;
+    if partition_key.is_none() && named_by_id(&verb) {
+        return Err(missing_partition_key());
+    }
+    let (precondition, form) = match verb {
+        ItemVerb::Read { .. } => (headers.read_precondition()?, ReplyForm::Resource),
+        _ => {
+            refuse_triggers(headers)?;
+            (
+                headers.write_precondition()?,
+                ReplyForm::ItemWrite {
+                    minimal: headers.prefers_minimal()?,
+                },
+            )
+        }
+    };
+    let operation = Operation::Item(ItemOperation {
+        container,
+        partition_key,
+        precondition,
+        verb,
+    });
+    Ok(Meaning { operation, form, name })
+}
+
+/// An id alone does not say where its item is.
+fn named_by_id(verb: &ItemVerb) -> bool {
+    match verb {
+        ItemVerb::Create { .. } | ItemVerb::Upsert { .. } => false,
+        ItemVerb::Read { item }
+        | ItemVerb::Replace { item, .. }
+        | ItemVerb::Patch { item, .. }
+        | ItemVerb::Delete { item } => {
+            matches!(item, ItemSelector::Id(_))
+        }
+    }
+}
+
+/// A trigger the client relies on must not be left out in silence.
+fn refuse_triggers(headers: Headers<'_>) -> Result<()> {
+    for name in [&names::PRE_TRIGGER_INCLUDE, &names::POST_TRIGGER_INCLUDE] {
+        if let Some(triggers) = headers.text(name)? {
+            let triggers: String = triggers.chars().take(100).collect();
+            return Err(Error::bad_request(format!(
+                "The trigger '{triggers}' cannot run: this server does not execute triggers."
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Parses an item from a whole request body.
+pub(super) fn parse_item(body: Bytes) -> Result<ItemBody> {
+    if body.first() == Some(&BINARY) {
+        return item_of(decode_binary(&body)?);
+    }
+    let parsed = json::parse(&body).map_err(malformed)?;
+    validate(&parsed.value)?;
+    // Blanks do not count, but how many there are is worth finding out only if the text is too long with them.
+    let too_large = body.len() > ITEM_BYTES_MAX && (parsed.canonical || parsed.value.to_text().len() > ITEM_BYTES_MAX);
+    if too_large {
+        Err(item_too_large())
+    } else {
+        Ok(ItemBody { text: body, parsed })
+    }
+}
+
+/// An item that has no text of its own: it came in binary or inside something larger.
+pub(super) fn item_of(value: Value) -> Result<ItemBody> {
+    validate(&value)?;
+    let text = value.to_text();
+    if text.len() > ITEM_BYTES_MAX {
+        return Err(item_too_large());
+    }
+    Ok(ItemBody {
+        text: text.into(),
+        parsed: Parsed { value, canonical: true },
+    })
+}
+
+/// Parses any JSON body, in either encoding.
+pub(super) fn parse(body: &[u8]) -> Result<Value> {
+    match body.first() {
+        Some(&BINARY) => decode_binary(body),
+        _ => json::parse_value(body).map_err(malformed),
+    }
+}
+
+fn decode_binary(body: &[u8]) -> Result<Value> {
+    let _ = body;
+    Err(Error::bad_request(
+        "The request payload is invalid: binary JSON cannot be read.",
+    ))
+}
+
+fn malformed(error: json::JsonError) -> Error {
+    Error::bad_request(format!(
+        "The request payload is invalid. Ensure to provide a valid request payload. It is not JSON: {error}."
+    ))
+}
+
+fn validate(item: &Value) -> Result<()> {
+    let Value::Object(members) = item else {
+        return Err(Error::bad_request(
+            "The request payload is invalid. Ensure to provide a valid request payload. An item must be a JSON object.",
+        ));
+    };
+    match members.get("id") {
+        Some(Value::String(id)) => validate_item_id(id),
+        Some(_) => Err(Error::bad_request(
+            "The input content is invalid because the property 'id' is not a string.",
+        )),
+        None => Err(Error::bad_request(
+            "The input content is invalid because the required properties - 'id; ' - are missing",
+        )),
+    }
+}
+
+fn item_too_large() -> Error {
+    Error::new(Status::TOO_LARGE, "Request size is too large")
+}

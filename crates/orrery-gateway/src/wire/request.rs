@@ -1,0 +1,177 @@
+//! Requests: a route, a head and a body become one operation, or an error that says what is wrong with them.
+
+use bytes::Bytes;
+use http::Method;
+use http::request::Parts;
+use orrery_model::limits::REQUEST_BYTES_MAX;
+use orrery_model::{Error, Result, Status};
+use orrery_node::api::{Consistency, Operation, Options};
+
+use super::headers::{FeedMode, Headers, names};
+use super::path::{Route, RouteKind};
+use super::{batch, change_feed, item, metadata, query};
+
+/// A request that was understood.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    pub operation: Operation,
+    pub options: Options,
+    /// How the answer should look.
+    pub form: ReplyForm,
+    /// Name of the operation in metrics and fault rules.
+    pub name: &'static str,
+}
+
+/// What shapes an answer besides the reply itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ReplyForm {
+    #[default]
+    Resource,
+    /// A container, with what it holds and may hold if the client asked for that.
+    Container {
+        quota: bool,
+    },
+    /// A written item, without its content if the client has no use for it.
+    ItemWrite {
+        minimal: bool,
+    },
+    /// For every step: leave the content out. In HybridRow if the request was.
+    Batch {
+        minimal: Vec<bool>,
+        hybrid_row: bool,
+    },
+    Feed,
+    Query,
+    Plan,
+    /// Changes, each wrapped with its metadata if the client asked for that.
+    ChangeFeed {
+        enveloped: bool,
+    },
+    PartitionKeyDeletion,
+}
+
+/// What one request asks for: everything of [`Decoded`] that is particular to its kind.
+#[derive(Debug)]
+pub(super) struct Meaning {
+    pub operation: Operation,
+    pub form: ReplyForm,
+    pub name: &'static str,
+}
+
+/// A request whose route has been taken apart.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub method: &'a Method,
+    pub headers: Headers<'a>,
+    pub body: Bytes,
+}
+
+/// Understands a request. `account` is the default consistency of the account, which a request may only weaken.
+pub fn decode(route: Route, head: &Parts, body: Bytes, account: Consistency) -> Result<Decoded> {
+    if body.len() > REQUEST_BYTES_MAX {
+        return Err(Error::new(Status::TOO_LARGE, "Request size is too large"));
+    }
+    let call = Call {
+        method: &head.method,
+        headers: Headers(&head.headers),
+        body,
+    };
+    let options = call.headers.options(account)?;
+    let Meaning { operation, form, name } = meaning(route, call)?;
+    Ok(Decoded {
+        operation,
+        options,
+        form,
+        name,
+    })
+}
+
+fn meaning(route: Route, call: Call<'_>) -> Result<Meaning> {
+    match route.kind {
+        RouteKind::Account => Err(method_not_allowed(call.method)),
+        RouteKind::Resource(kind) => metadata::decode(kind, route, call),
+        RouteKind::Items => items(route, call),
+        RouteKind::PartitionRanges => partition_ranges(route, call),
+        RouteKind::PartitionKeyDeletion => partition_key_deletion(route, call),
+        RouteKind::Conflicts => Err(not_implemented("The conflict feed is not supported.")),
+        RouteKind::ClientEncryptionKeys => Err(not_implemented("Client encryption keys are not supported.")),
+    }
+}
+
+fn items(route: Route, call: Call<'_>) -> Result<Meaning> {
+    let (container, target) = route.into_container()?;
+    match (target, call.method) {
+        (Some(target), _) => item::decode_point(container, target, call),
+        (None, &Method::GET) => match call.headers.feed_mode()? {
+            Some(mode) => change_feed::decode(container, mode, call),
+            None => query::decode_read_feed(container, call),
+        },
+        // First match wins: some clients mark plans and batches as queries as well.
+        (None, &Method::POST) => {
+            if call.headers.marked(&names::IS_QUERY_PLAN) {
+                query::decode_plan(container, call)
+            } else if call.headers.marked(&names::IS_BATCH) {
+                batch::decode(container, call)
+            } else if call.headers.is_query() {
+                match call.headers.feed_mode()? {
+                    None => query::decode_query(container, call),
+                    Some(_) => Err(not_implemented("A query over the change feed is not supported.")),
+                }
+            } else {
+                item::decode_create(container, call)
+            }
+        }
+        (None, method) => Err(method_not_allowed(method)),
+    }
+}
+
+fn partition_ranges(route: Route, call: Call<'_>) -> Result<Meaning> {
+    let (container, target) = route.into_container()?;
+    if call.method != Method::GET || target.is_some() {
+        return Err(method_not_allowed(call.method));
+    }
+    if call.headers.feed_mode()? == Some(FeedMode::AllVersions) {
+        return Err(Error::bad_request("Partition key ranges have no feed of all versions."));
+    }
+    let operation = Operation::PartitionRanges {
+        container,
+        since: call.headers.since()?,
+    };
+    Ok(Meaning {
+        operation,
+        form: ReplyForm::Feed,
+        name: "read_partition_ranges",
+    })
+}
+
+fn partition_key_deletion(route: Route, call: Call<'_>) -> Result<Meaning> {
+    if call.method != Method::POST {
+        return Err(method_not_allowed(call.method));
+    }
+    let (container, _) = route.into_container()?;
+    let partition_key = call.headers.partition_key()?.ok_or_else(missing_partition_key)?;
+    let operation = Operation::DeletePartitionKey {
+        container,
+        partition_key,
+    };
+    Ok(Meaning {
+        operation,
+        form: ReplyForm::PartitionKeyDeletion,
+        name: "delete_partition_key",
+    })
+}
+
+pub(super) fn method_not_allowed(method: &Method) -> Error {
+    Error::new(
+        Status::METHOD_NOT_ALLOWED,
+        format!("The verb {method} is not allowed on this resource."),
+    )
+}
+
+pub(super) fn not_implemented(message: &str) -> Error {
+    Error::new(Status::NOT_IMPLEMENTED, message)
+}
+
+pub(super) fn missing_partition_key() -> Error {
+    Error::bad_request("PartitionKey value must be supplied for this operation.")
+}
