@@ -43,10 +43,13 @@ impl Epk {
         Some(Epk(pairs))
     }
 
-    /// Routes a partition key. With fewer components than the definition has paths (a prefix of a hierarchical key) the
-    /// result is the lower end of the prefix's range.
+    /// Routes a partition key. With fewer components than the definition has paths (a prefix of a hierarchical key, or no
+    /// key at all) the result is the lower end of the prefix's range.
     pub fn of(definition: &PartitionKeyDefinition, key: &PartitionKey) -> Epk {
         let components = key.components();
+        if components.is_empty() {
+            return Epk::min();
+        }
         match (definition.kind(), definition.version()) {
             (KeyKind::MultiHash, _) => Epk(components.iter().flat_map(|one| hash_v2(std::slice::from_ref(one))).collect()),
             (_, KeyVersion::V2) => Epk(hash_v2(components).to_vec()),

@@ -61,3 +61,43 @@ fn matches(tag: &str, etag: &Etag) -> bool {
     let bare = |text: &str| text.trim().trim_matches('"').to_ascii_lowercase();
     tag.trim() == "*" || bare(tag) == bare(&etag.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ETAG: Etag = Etag([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+
+    #[test]
+    fn a_tag_prints_as_a_guid_in_quotes() {
+        assert_eq!(ETAG.to_string(), "\"00010203-0405-0607-0809-0a0b0c0d0e0f\"");
+    }
+
+    #[test]
+    fn tags_of_different_versions_differ() {
+        let tag = |partition, lsn, index| Etag::of([1, 2, 3, 4], PartitionId(partition), Lsn(lsn), index);
+        let first = tag(1, 1, 0);
+        for other in [tag(2, 1, 0), tag(1, 2, 0), tag(1, 1, 1), Etag::of([0; 4], PartitionId(1), Lsn(1), 0)] {
+            assert_ne!(first, other);
+        }
+    }
+
+    #[test]
+    fn a_condition_holds_for_the_tags_it_should() {
+        let if_match = |tag: &str| Precondition::IfMatch(tag.to_owned());
+        let if_none_match = |tag: &str| Precondition::IfNoneMatch(tag.to_owned());
+        let own = ETAG.to_string();
+        let bare_upper = own.trim_matches('"').to_uppercase();
+        assert!(Precondition::None.holds(None) && Precondition::None.holds(Some(&ETAG)));
+        for tag in [own.as_str(), bare_upper.as_str(), "*", " * "] {
+            assert!(if_match(tag).holds(Some(&ETAG)), "{tag}");
+            assert!(!if_none_match(tag).holds(Some(&ETAG)), "{tag}");
+            assert!(!if_match(tag).holds(None), "{tag}");
+            assert!(if_none_match(tag).holds(None), "{tag}");
+        }
+        for tag in ["", "\"\"", "\"00010203-0405-0607-0809-0a0b0c0d0e00\"", "nonsense"] {
+            assert!(!if_match(tag).holds(Some(&ETAG)), "{tag}");
+            assert!(if_none_match(tag).holds(Some(&ETAG)), "{tag}");
+        }
+    }
+}

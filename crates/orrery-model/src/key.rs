@@ -220,3 +220,6 @@ impl fmt::Display for PartitionKey {
         write!(f, "[{}]", self.0.iter().map(text).collect::<Vec<_>>().join(","))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,12 +52,12 @@ impl ResourceId {
 
     /// The `n`-th user of a database.
     pub fn user(database: &ResourceId, n: u32) -> ResourceId {
-        database.child((n & 0x7FFF_FFFF).to_be_bytes())
+        database.child(scatter(n).to_be_bytes())
     }
 
-    /// The `n`-th permission of a user.
+    /// The `n`-th permission of a user. Counted from one in the bytes, because no part of an id is zero.
     pub fn permission(user: &ResourceId, n: u64) -> ResourceId {
-        user.child(n.to_le_bytes())
+        user.child((n + 1).to_le_bytes())
     }
 
     /// A child of a container. `number` stays below 2^60; the kind sits above it.
@@ -66,9 +66,9 @@ impl ResourceId {
         container.child((number | (kind as u64) << 60).to_le_bytes())
     }
 
-    /// The `n`-th offer: three bytes, never zero.
+    /// The `n`-th offer: three bytes, different and never zero for numbers below 2^24 - 1.
     pub fn offer(n: u32) -> ResourceId {
-        ResourceId((n.wrapping_mul(0x9E_3779) & 0xFF_FFFF).to_be_bytes()[1..].to_vec())
+        ResourceId((n.wrapping_add(1).wrapping_mul(0x9E_3779) & 0xFF_FFFF).to_be_bytes()[1..].to_vec())
     }
 
     fn child<const N: usize>(&self, own: [u8; N]) -> ResourceId {
@@ -82,7 +82,7 @@ impl ResourceId {
 }
 
 /// Spreads small numbers over the four bytes, one to one, so that ids of different containers look different. Zero is
-/// never produced for a number below 2^31.
+/// never produced for a number below 2^31 - 1.
 fn scatter(n: u32) -> u32 {
     n.wrapping_add(1).wrapping_mul(0x9E37_79B1) & 0x7FFF_FFFF
 }
@@ -96,5 +96,86 @@ impl fmt::Display for ResourceId {
 impl fmt::Debug for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ResourceId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_item_id_begins_with_its_containers_and_that_with_its_databases() {
+        let database = ResourceId::database(3);
+        let container = ResourceId::container(&database, 7);
+        let item = ResourceId::child_of_container(&container, ChildKind::Item, 42);
+        assert_eq!([database.as_bytes().len(), container.as_bytes().len(), item.as_bytes().len()], [4, 8, 16]);
+        assert!(container.as_bytes().starts_with(database.as_bytes()));
+        assert!(item.as_bytes().starts_with(container.as_bytes()));
+        assert_eq!(item.as_bytes()[8..], 42u64.to_le_bytes());
+        assert_eq!(item.to_string().len(), 24);
+        assert_eq!(container.own_bytes(), container.as_bytes()[4..]);
+    }
+
+    #[test]
+    fn the_top_bit_tells_containers_from_users_and_the_last_nibble_names_the_kind() {
+        let database = ResourceId::database(0);
+        let container = ResourceId::container(&database, 0);
+        let user = ResourceId::user(&database, 0);
+        assert_eq!(container.as_bytes()[4] & 0x80, 0x80);
+        assert_eq!(user.as_bytes()[4] & 0x80, 0);
+        assert_eq!(ResourceId::permission(&user, 0).as_bytes().len(), 16);
+        for kind in [ChildKind::Conflict, ChildKind::PartitionKeyRange, ChildKind::StoredProcedure] {
+            let child = ResourceId::child_of_container(&container, kind, (1 << 60) - 1);
+            assert_eq!(child.as_bytes()[15] >> 4, kind as u8);
+        }
+    }
+
+    #[test]
+    fn texts_the_service_writes_are_read() {
+        for (text, n_bytes) in [("Lx1BAA==", 4), ("Lx1BALxJyZ8=", 8), ("d9RzAJRFKgwBAAAAAAAAAA==", 16), ("ab-+", 3)] {
+            let rid = ResourceId::parse(text).unwrap();
+            assert_eq!((rid.as_bytes().len(), rid.to_string().as_str()), (n_bytes, text));
+        }
+        for text in ["", "Lx1BAA", "Lx1BAA=", "Lx/BAA==", "Lx_BAA==", "========", "Lx1BAB=="] {
+            assert_eq!(ResourceId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_an_id_is_zero() {
+        let database = ResourceId::database(0);
+        let user = ResourceId::user(&database, 0);
+        for part in [
+            database.as_bytes(),
+            &ResourceId::container(&database, 0).as_bytes()[4..],
+            &user.as_bytes()[4..],
+            &ResourceId::permission(&user, 0).as_bytes()[8..],
+            ResourceId::offer(0).as_bytes(),
+        ] {
+            assert!(part.iter().any(|byte| *byte != 0), "{part:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn different_numbers_give_different_ids(a in 0u32..0x7FFF_FFFE, b in 0u32..0x7FFF_FFFE) {
+            let database = ResourceId::database(a);
+            prop_assert_eq!(a == b, database == ResourceId::database(b));
+            prop_assert_eq!(a == b, ResourceId::container(&database, a) == ResourceId::container(&database, b));
+            prop_assert_eq!(a == b, ResourceId::user(&database, a) == ResourceId::user(&database, b));
+            let (a, b) = (a & 0xFF_FFFE, b & 0xFF_FFFE);
+            prop_assert_eq!(a == b, ResourceId::offer(a) == ResourceId::offer(b));
+        }
+
+        #[test]
+        fn every_id_reads_back(bytes in prop::collection::vec(any::<u8>(), 1..20), text in "\\PC{0,12}") {
+            let rid = ResourceId::from_bytes(bytes);
+            prop_assert_eq!(ResourceId::parse(&rid.to_string()), Some(rid));
+            if let Some(rid) = ResourceId::parse(&text) {
+                prop_assert_eq!(rid.to_string(), text);
+            }
+        }
     }
 }

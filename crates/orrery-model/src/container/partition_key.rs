@@ -117,6 +117,6 @@ fn failed_near(text: &str) -> usize {
         return 0;
     }
     let valid = |end: &usize| PropertyPath::parse(&text[..*end]).is_some();
-    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-    ends.filter(valid).next_back().unwrap_or(0)
+    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.rfind(valid).unwrap_or(0)
 }

@@ -166,3 +166,6 @@ impl From<i64> for Value {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod differential;

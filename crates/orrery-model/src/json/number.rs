@@ -108,7 +108,7 @@ fn print_double(double: f64, out: &mut Vec<u8>) {
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let digits = digits.trim_end_matches('0');
     out.extend_from_slice(sign.as_bytes());
-    if (-5..precision).contains(&exponent) {
+    if (-4..precision).contains(&exponent) {
         print_plain(digits, exponent, out);
     } else {
         print_exponent(digits, exponent, out);
