@@ -249,3 +249,6 @@ fn encode_result(result: &StepResult, without_body: bool, out: &mut Vec<u8>) {
     }
     out.push(b'}');
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,3 +176,6 @@ fn validate(item: &Value) -> Result<()> {
 fn item_too_large() -> Error {
     Error::new(Status::TOO_LARGE, "Request size is too large")
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,3 +143,6 @@ fn names_of(kind: ResourceKind) -> [&'static str; 6] {
         ResourceKind::UserDefinedFunction => names!("user_defined_function", "user_defined_functions"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,3 +127,6 @@ fn refused(message: &str) -> Error {
         Value::String(message).to_text()
     ))
 }
+
+#[cfg(test)]
+mod tests;

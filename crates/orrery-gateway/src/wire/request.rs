@@ -175,3 +175,6 @@ pub(super) fn not_implemented(message: &str) -> Error {
 pub(super) fn missing_partition_key() -> Error {
     Error::bad_request("PartitionKey value must be supplied for this operation.")
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,3 +193,6 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response<
 fn header_text(text: BytesMut) -> Option<HeaderValue> {
     HeaderValue::from_maybe_shared(text.freeze()).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use orrery_model::{Charge, Etag, Status};
+
+use super::*;
+use crate::wire::tests::{KEY, refusal, request};
+
+const LINE: &str = "POST /dbs/d/colls/c/docs";
+const MARK: (&str, &str) = ("x-ms-cosmos-is-batch-request", "True");
+const ATOMIC: (&str, &str) = ("x-ms-cosmos-batch-atomic", "True");
+
+fn batch(headers: &[(&str, &str)], body: &str) -> (BatchOperation, ReplyForm) {
+    let decoded = request(LINE, headers, body.to_owned()).unwrap_or_else(|error| panic!("{error}"));
+    match decoded.operation {
+        Operation::Batch(batch) => (batch, decoded.form),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_transactional_batch_has_one_key_and_every_kind_of_step() {
+    let body = r#"[
+        {"operationType":"Create","resourceBody":{"id":"a"}},
+        {"operationType":"Upsert","resourceBody":{"id":"b"},"ifMatch":"\"t\""},
+        {"operationType":"Read","id":"c","ifNoneMatch":"\"n\""},
+        {"operationType":"Replace","id":"d","resourceBody":{"id":"d"}},
+        {"operationType":"Patch","id":"e","resourceBody":{"operations":[{"op":"set","path":"/x","value":1}]}},
+        {"operationType":"delete","id":"f","ifMatch":null}
+    ]"#;
+    let (batch, form) = batch(&[MARK, ATOMIC, KEY], body);
+    assert!(batch.atomic && !batch.continue_on_error && batch.partition_key.is_some());
+    let [create, upsert, read, replace, patch, delete] = &batch.steps[..] else {
+        panic!("{:?}", batch.steps)
+    };
+    let ItemVerb::Create { body } = &create.verb else {
+        panic!("{create:?}")
+    };
+    assert_eq!((&body.text[..], body.parsed.canonical), (&br#"{"id":"a"}"#[..], true));
+    assert!(matches!(upsert.verb, ItemVerb::Upsert { .. }));
+    assert_eq!(upsert.precondition, Precondition::IfMatch("\"t\"".into()));
+    assert!(matches!(&read.verb, ItemVerb::Read { item: ItemSelector::Id(id) } if id == "c"));
+    assert_eq!(read.precondition, Precondition::IfNoneMatch("\"n\"".into()));
+    assert!(matches!(&replace.verb, ItemVerb::Replace { item: ItemSelector::Id(id), .. } if id == "d"));
+    assert!(matches!(&patch.verb, ItemVerb::Patch { patch, .. } if patch.operations.len() == 1));
+    assert!(matches!(&delete.verb, ItemVerb::Delete { .. }));
+    assert_eq!(
+        form,
+        ReplyForm::Batch {
+            minimal: vec![false; 6],
+            hybrid_row: false
+        }
+    );
+}
+
+#[test]
+fn bulk_steps_carry_their_own_keys_and_name_a_range() {
+    let range = ("x-ms-documentdb-partitionkeyrangeid", "3");
+    let go_on = ("x-ms-cosmos-batch-continue-on-error", "true");
+    let body = r#"[{"operationType":"Delete","id":"a","partitionKey":"[\"k\"]","minimalReturnPreference":true}]"#;
+    let (batch, form) = batch(&[MARK, ("x-ms-cosmos-batch-atomic", "false"), go_on, range], body);
+    assert!(!batch.atomic && batch.continue_on_error);
+    assert_eq!(batch.partition.map(|id| id.0), Some(3));
+    assert_eq!(
+        batch.steps[0]
+            .partition_key
+            .as_ref()
+            .map(ToString::to_string)
+            .as_deref(),
+        Some(r#"["k"]"#)
+    );
+    assert_eq!(
+        form,
+        ReplyForm::Batch {
+            minimal: vec![true],
+            hybrid_row: false
+        }
+    );
+}
+
+#[test]
+fn a_minimal_answer_still_carries_what_was_read() {
+    let body = r#"[{"operationType":"Create","resourceBody":{"id":"a"}},{"operationType":"Read","id":"a"}]"#;
+    let (_, form) = batch(&[MARK, ATOMIC, KEY, ("prefer", "return=minimal")], body);
+    assert_eq!(
+        form,
+        ReplyForm::Batch {
+            minimal: vec![true, false],
+            hybrid_row: false
+        }
+    );
+}
+
+#[test]
+fn malformed_batches_are_refused() {
+    for body in [
+        "{}",
+        "[]",
+        "[5]",
+        "[{}]",
+        r#"[{"operationType":"Erase","id":"a"}]"#,
+        r#"[{"operationType":5,"id":"a"}]"#,
+        r#"[{"operationType":"Read"}]"#,
+        r#"[{"operationType":"Read","id":5}]"#,
+        r#"[{"operationType":"Create"}]"#,
+        r#"[{"operationType":"Create","resourceBody":"text"}]"#,
+        r#"[{"operationType":"Create","resourceBody":{}}]"#,
+        r#"[{"operationType":"Patch","id":"a","resourceBody":{}}]"#,
+        r#"[{"operationType":"Read","id":"a","partitionKey":"x"}]"#,
+    ] {
+        assert_eq!(
+            refusal(LINE, &[MARK, ATOMIC, KEY], body).0,
+            Status::BAD_REQUEST,
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn a_batch_needs_somewhere_to_go() {
+    let body = r#"[{"operationType":"Read","id":"a"}]"#;
+    let range = ("x-ms-documentdb-partitionkeyrangeid", "0");
+    for headers in [&[MARK, ATOMIC][..], &[MARK, ATOMIC, range], &[MARK]] {
+        assert_eq!(refusal(LINE, headers, body).0, Status::BAD_REQUEST, "{headers:?}");
+    }
+}
+
+#[test]
+fn more_than_a_hundred_operations_are_refused() {
+    let body = |n: usize| format!("[{}]", vec![r#"{"operationType":"Read","id":"a"}"#; n].join(","));
+    assert_eq!(batch(&[MARK, ATOMIC, KEY], &body(100)).0.steps.len(), 100);
+    let (status, message) = refusal(LINE, &[MARK, ATOMIC, KEY], body(101));
+    assert_eq!(status, Status::BAD_REQUEST);
+    assert!(message.starts_with("Batch request has more operations than what is supported"));
+}
+
+#[test]
+fn results_come_in_order_with_what_is_known_of_each() {
+    let result = |status, sub_status| StepResult {
+        status,
+        sub_status,
+        charge: Charge::hundredths(571),
+        etag: None,
+        body: None,
+        retry_after_ms: None,
+    };
+    let created = StepResult {
+        etag: Some(Etag([0; 16])),
+        body: Some(Bytes::from_static(br#"{"id":"a"}"#)),
+        ..result(201, 0)
+    };
+    let throttled = StepResult {
+        retry_after_ms: Some(7),
+        ..result(429, 3200)
+    };
+    let full = r#"{"statusCode":201,"requestCharge":5.71,"eTag":"\"00000000-0000-0000-0000-000000000000\"","resourceBody":{"id":"a"}}"#;
+    let minimal = r#"{"statusCode":201,"requestCharge":5.71,"eTag":"\"00000000-0000-0000-0000-000000000000\""}"#;
+    let last = r#"{"statusCode":429,"subStatusCode":3200,"requestCharge":5.71,"retryAfterMilliseconds":7}"#;
+    let results = [created.clone(), created, throttled];
+    assert_eq!(
+        encode_json(&results, &[false, true, false]),
+        format!("[{full},{minimal},{last}]")
+    );
+}

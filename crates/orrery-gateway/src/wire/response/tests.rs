@@ -1,0 +1,369 @@
+use orrery_model::json::Value;
+use orrery_model::session::SessionProgress;
+use orrery_model::{Charge, Lsn, PartitionId, ResourceId, SessionToken};
+use orrery_node::api::{ContainerFacts, Facts, FeedOf, PartitionFacts, Resource, ResourceKind, Usage};
+
+use super::*;
+
+const ACTIVITY: &str = "6b1e6a7c-55e3-4f62-8c9c-4ad4dbb8e4a3";
+
+fn meta(form: ReplyForm) -> RequestMeta {
+    RequestMeta {
+        activity_id: HeaderValue::from_static(ACTIVITY),
+        form,
+    }
+}
+
+fn facts() -> Facts {
+    let partition = PartitionId(3);
+    Facts {
+        charge: Charge::hundredths(571),
+        container: Some(ContainerFacts {
+            database_name: "shop".into(),
+            name: "größe".into(),
+            rid: ResourceId::parse("Lx1BALxJyZ8=").unwrap(),
+        }),
+        partition: Some(PartitionFacts {
+            partition,
+            lsn: Lsn(42),
+            item_lsn: Some(Lsn(17)),
+            session: SessionToken::single(
+                partition,
+                SessionProgress {
+                    version: 0,
+                    lsn: Lsn(42),
+                },
+            ),
+        }),
+        ..Facts::default()
+    }
+}
+
+fn answer(form: ReplyForm, outcome: Outcome) -> Response<Bytes> {
+    encode(
+        &meta(form),
+        Ok(Reply {
+            outcome,
+            facts: facts(),
+        }),
+    )
+}
+
+fn resource() -> Resource {
+    Resource {
+        body: Bytes::from_static(br#"{"id":"x"}"#),
+        etag: "\"t\"".into(),
+    }
+}
+
+fn header<'a>(response: &'a Response<Bytes>, name: &str) -> Option<&'a str> {
+    response.headers().get(name).map(|value| value.to_str().unwrap())
+}
+
+#[test]
+fn an_item_is_answered_with_everything_a_client_files_away() {
+    let response = answer(ReplyForm::Resource, Outcome::Found(resource()));
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.body(), &br#"{"id":"x"}"#[..]);
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("content-length", "10"),
+        ("x-ms-activity-id", ACTIVITY),
+        ("x-ms-request-charge", "5.71"),
+        ("etag", "\"t\""),
+        ("x-ms-session-token", "3:0#42"),
+        ("x-ms-alt-content-path", "dbs/shop/colls/gr%C3%B6%C3%9Fe"),
+        ("x-ms-content-path", "Lx1BALxJyZ8="),
+        ("x-ms-documentdb-partitionkeyrangeid", "3"),
+        ("x-ms-cosmos-internal-partition-id", "3"),
+        ("lsn", "42"),
+        ("x-ms-cosmos-llsn", "42"),
+        ("x-ms-item-lsn", "17"),
+        ("x-ms-cosmos-item-llsn", "17"),
+        ("x-ms-quorum-acked-lsn", "42"),
+        ("x-ms-cosmos-quorum-acked-llsn", "42"),
+        ("x-ms-schemaversion", "1.18"),
+    ] {
+        assert_eq!(header(&response, name), Some(value), "{name}");
+    }
+    assert!(header(&response, "x-ms-gatewayversion").is_some() && header(&response, "x-ms-serviceversion").is_some());
+    assert_eq!(header(&response, "x-ms-item-count"), None);
+}
+
+#[test]
+fn a_session_token_is_never_empty() {
+    let mut facts = facts();
+    facts.partition.as_mut().unwrap().session = SessionToken::default();
+    let response = encode(
+        &meta(ReplyForm::Resource),
+        Ok(Reply {
+            outcome: Outcome::Deleted,
+            facts,
+        }),
+    );
+    assert_eq!(header(&response, "x-ms-session-token"), None);
+    assert_eq!(header(&response, "lsn"), Some("42"));
+}
+
+#[test]
+fn a_minimal_answer_differs_only_in_its_body() {
+    let full = answer(ReplyForm::ItemWrite { minimal: false }, Outcome::Created(resource()));
+    let minimal = answer(ReplyForm::ItemWrite { minimal: true }, Outcome::Created(resource()));
+    assert_eq!(
+        (full.status(), minimal.status()),
+        (StatusCode::CREATED, StatusCode::CREATED)
+    );
+    assert_eq!((full.body().len(), minimal.body().len()), (10, 0));
+    assert_eq!(header(&minimal, "etag"), Some("\"t\""));
+    assert_eq!(header(&minimal, "content-length"), Some("0"));
+}
+
+#[test]
+fn a_deletion_has_no_body_and_the_deletion_of_a_key_is_accepted_as_done() {
+    let response = answer(ReplyForm::ItemWrite { minimal: false }, Outcome::Deleted);
+    assert_eq!((response.status().as_u16(), response.body().len()), (204, 0));
+    assert_eq!(header(&response, "content-type"), None);
+    assert_eq!(header(&response, "content-length"), None);
+    assert_eq!(answer(ReplyForm::PartitionKeyDeletion, Outcome::Deleted).status(), 200);
+}
+
+#[test]
+fn a_feed_that_has_nothing_new_still_counts_its_items() {
+    for (form, count) in [
+        (ReplyForm::Feed, Some("0")),
+        (ReplyForm::ChangeFeed { enveloped: false }, Some("0")),
+        (ReplyForm::Resource, None),
+    ] {
+        let response = answer(form.clone(), Outcome::NotModified { etag: "\"9\"".into() });
+        assert_eq!((response.status().as_u16(), response.body().len()), (304, 0));
+        assert_eq!(header(&response, "etag"), Some("\"9\""));
+        assert_eq!(header(&response, "x-ms-item-count"), count, "{form:?}");
+        assert_eq!(header(&response, "x-ms-session-token"), Some("3:0#42"));
+    }
+}
+
+fn page(continuation: Option<&str>) -> Outcome {
+    Outcome::Feed(Feed {
+        of: FeedOf::Items,
+        parent: None,
+        entries: vec![Bytes::from_static(br#"{"id":"x","_ts":8,"_lsn":5}"#)],
+        continuation: continuation.map(str::to_owned),
+        etag: Some("\"5\"".into()),
+    })
+}
+
+#[test]
+fn a_page_says_how_many_entries_it_has_and_where_to_go_on() {
+    let response = answer(ReplyForm::Query, page(Some("next")));
+    assert_eq!(response.status(), 200);
+    assert_eq!(header(&response, "x-ms-item-count"), Some("1"));
+    assert_eq!(header(&response, "x-ms-continuation"), Some("next"));
+    assert_eq!(header(&response, "etag"), Some("\"5\""));
+    assert_eq!(
+        header(&response, "x-ms-cosmos-query-execution-info"),
+        Some(QUERY_EXECUTION_INFO)
+    );
+    assert!(response.body().starts_with(br#"{"_rid":"","Documents":["#));
+    assert_eq!(header(&answer(ReplyForm::Feed, page(None)), "x-ms-continuation"), None);
+}
+
+#[test]
+fn a_page_whose_continuation_cannot_be_sent_is_an_error_and_not_the_last() {
+    assert_eq!(answer(ReplyForm::Feed, page(Some("a\nb"))).status(), 500);
+}
+
+#[test]
+fn changes_are_enveloped_when_asked_for() {
+    let bare = answer(ReplyForm::ChangeFeed { enveloped: false }, page(None));
+    assert_eq!(
+        bare.body(),
+        &br#"{"_rid":"","Documents":[{"id":"x","_ts":8,"_lsn":5}],"_count":1}"#[..]
+    );
+    let enveloped = answer(ReplyForm::ChangeFeed { enveloped: true }, page(None));
+    assert_eq!(
+        enveloped.body(),
+        &br#"{"_rid":"","Documents":[{"current":{"id":"x","_ts":8,"_lsn":5},"metadata":{"lsn":5,"crts":8}}],"_count":1}"#[..]
+    );
+}
+
+#[test]
+fn a_plan_has_neither_charge_nor_token() {
+    let response = answer(ReplyForm::Plan, Outcome::Plan(Value::Array(vec![])));
+    assert_eq!((response.status().as_u16(), &response.body()[..]), (200, &b"[]"[..]));
+    for name in ["x-ms-request-charge", "x-ms-session-token", "lsn"] {
+        assert_eq!(header(&response, name), None, "{name}");
+    }
+    assert_eq!(header(&response, "cache-control"), Some("no-store, no-cache"));
+}
+
+#[test]
+fn a_batch_with_a_failed_step_is_a_multi_status() {
+    let step = |status| StepResult {
+        status,
+        sub_status: 0,
+        charge: Charge::ZERO,
+        etag: None,
+        body: None,
+        retry_after_ms: None,
+    };
+    let form = || ReplyForm::Batch {
+        minimal: vec![],
+        hybrid_row: false,
+    };
+    assert_eq!(answer(form(), Outcome::Batch(vec![step(201), step(304)])).status(), 200);
+    let failed = answer(form(), Outcome::Batch(vec![step(424), step(409)]));
+    assert_eq!(failed.status(), 207);
+    assert_eq!(
+        failed.body(),
+        &br#"[{"statusCode":424,"requestCharge":0},{"statusCode":409,"requestCharge":0}]"#[..]
+    );
+}
+
+#[test]
+fn a_container_shows_its_index_progress_always_and_its_usage_when_asked() {
+    let facts = || Facts {
+        index_progress: Some(100),
+        usage: Some(Usage {
+            n_items: 12,
+            size_kib: 2,
+        }),
+        ..facts()
+    };
+    let read = |quota| {
+        encode(
+            &meta(ReplyForm::Container { quota }),
+            Ok(Reply {
+                outcome: Outcome::Found(resource()),
+                facts: facts(),
+            }),
+        )
+    };
+    let progress = "x-ms-documentdb-collection-index-transformation-progress";
+    assert_eq!(header(&read(false), progress), Some("100"));
+    assert_eq!(header(&read(false), "x-ms-resource-usage"), None);
+    assert_eq!(
+        header(&read(true), "x-ms-resource-usage"),
+        Some("documentSize=0;documentsSize=2;documentsCount=12;collectionSize=2;")
+    );
+    assert!(header(&read(true), "x-ms-resource-quota").is_some());
+}
+
+#[test]
+fn an_offer_shows_its_least_throughput_and_no_pending_change() {
+    let facts = Facts {
+        min_throughput: Some(400),
+        ..Facts::default()
+    };
+    let response = encode(
+        &meta(ReplyForm::Resource),
+        Ok(Reply {
+            outcome: Outcome::Found(resource()),
+            facts,
+        }),
+    );
+    assert_eq!(header(&response, "x-ms-cosmos-min-throughput"), Some("400"));
+    assert_eq!(header(&response, "x-ms-offer-replace-pending"), Some("false"));
+}
+
+#[test]
+fn resources_of_the_catalogue_have_their_own_envelope() {
+    let feed = Feed {
+        of: FeedOf::Resources(ResourceKind::Offer),
+        parent: None,
+        entries: vec![],
+        continuation: None,
+        etag: None,
+    };
+    let response = answer(ReplyForm::Feed, Outcome::Feed(feed));
+    assert_eq!(response.body(), &br#"{"_rid":"","Offers":[],"_count":0}"#[..]);
+    assert_eq!(header(&response, "x-ms-item-count"), Some("0"));
+}
+
+#[test]
+fn every_status_a_client_can_get_has_a_json_body_with_its_name_and_activity() {
+    for (status, code) in [
+        (Status::BAD_REQUEST, "BadRequest"),
+        (Status::PARTITION_KEY_MISMATCH, "BadRequest"),
+        (Status::CROSS_PARTITION_QUERY, "BadRequest"),
+        (Status::STALE_CONTAINER_RID, "BadRequest"),
+        (Status::UNAUTHORIZED, "Unauthorized"),
+        (Status::FORBIDDEN, "Forbidden"),
+        (Status::WRITE_FORBIDDEN, "Forbidden"),
+        (Status::NOT_FOUND, "NotFound"),
+        (Status::READ_SESSION_NOT_AVAILABLE, "NotFound"),
+        (Status::PARENT_NOT_FOUND, "NotFound"),
+        (Status::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+        (Status::REQUEST_TIMEOUT, "RequestTimeout"),
+        (Status::CONFLICT, "Conflict"),
+        (Status::PARTITION_GONE, "Gone"),
+        (Status::PRECONDITION_FAILED, "PreconditionFailed"),
+        (Status::TOO_LARGE, "RequestEntityTooLarge"),
+        (Status::LOCKED, "Locked"),
+        (Status::THROTTLED, "TooManyRequests"),
+        (Status::RETRY_WITH, "RetryWith"),
+        (Status::INTERNAL, "InternalServerError"),
+        (Status::NOT_IMPLEMENTED, "NotImplemented"),
+        (Status::UNAVAILABLE, "ServiceUnavailable"),
+    ] {
+        let response = refuse(
+            HeaderValue::from_static(ACTIVITY),
+            Error::new(status, "No \"good\"\u{1}"),
+        );
+        assert_eq!(response.status(), status.code);
+        assert_eq!(
+            header(&response, "x-ms-substatus"),
+            Some(status.sub.to_string().as_str())
+        );
+        assert_eq!(header(&response, "content-type"), Some("application/json"));
+        assert_eq!(
+            header(&response, "content-length"),
+            Some(response.body().len().to_string().as_str())
+        );
+        let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(body["code"], code);
+        let message = body["message"].as_str().unwrap();
+        assert!(
+            message.starts_with(&format!("No \"good\"\u{1}\r\nActivityId: {ACTIVITY}, ")),
+            "{message}"
+        );
+        assert_eq!(body.as_object().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_failure_carries_what_was_known_when_it_happened() {
+    let error = Error::new(Status::THROTTLED, "slow down").with_retry_after_ms(120);
+    let response = encode(
+        &meta(ReplyForm::Resource),
+        Err(Failure {
+            error,
+            facts: Box::new(facts()),
+        }),
+    );
+    assert_eq!(response.status(), 429);
+    assert_eq!(header(&response, "x-ms-retry-after-ms"), Some("120"));
+    assert_eq!(header(&response, "x-ms-session-token"), Some("3:0#42"));
+    assert_eq!(header(&response, "x-ms-request-charge"), Some("5.71"));
+}
+
+#[test]
+fn a_query_that_needs_a_plan_tells_javascript_so() {
+    let failure = || Failure::from(Error::new(Status::CROSS_PARTITION_QUERY, "needs a plan"));
+    let info = |form| {
+        let response = encode(&meta(form), Err(failure()));
+        let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        body.get("additionalErrorInfo").is_some()
+    };
+    assert!(info(ReplyForm::Query));
+    assert!(!info(ReplyForm::Plan));
+}
+
+#[test]
+fn the_account_document_is_answered_like_any_resource() {
+    let response = encode_account(&HeaderValue::from_static(ACTIVITY), Bytes::from_static(b"{}"));
+    assert_eq!(
+        (response.status().as_u16(), header(&response, "content-type")),
+        (200, Some("application/json"))
+    );
+    assert_eq!(header(&response, "etag"), None);
+}
