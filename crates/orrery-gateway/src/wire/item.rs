@@ -9,11 +9,9 @@ use orrery_model::patch::Patch;
 use orrery_model::{Error, Result, Status};
 use orrery_node::api::{ContainerRef, ItemBody, ItemOperation, ItemSelector, ItemVerb, Operation, Selector};
 
+use super::binary_json;
 use super::headers::{Headers, names};
 use super::request::{Call, Meaning, ReplyForm, method_not_allowed, missing_partition_key};
-
-/// First byte of a body in binary JSON. No JSON text starts with it.
-const BINARY: u8 = 0x80;
 
 /// `POST …/docs`.
 pub(super) fn decode_create(container: ContainerRef, call: Call<'_>) -> Result<Meaning> {
@@ -108,7 +106,7 @@ fn refuse_triggers(headers: Headers<'_>) -> Result<()> {
 
 /// Parses an item from a whole request body.
 pub(super) fn parse_item(body: Bytes) -> Result<ItemBody> {
-    if body.first() == Some(&BINARY) {
+    if body.first() == Some(&binary_json::PREAMBLE) {
         return item_of(decode_binary(&body)?);
     }
     let parsed = json::parse(&body).map_err(malformed)?;
@@ -138,16 +136,17 @@ pub(super) fn item_of(value: Value) -> Result<ItemBody> {
 /// Parses any JSON body, in either encoding.
 pub(super) fn parse(body: &[u8]) -> Result<Value> {
     match body.first() {
-        Some(&BINARY) => decode_binary(body),
+        Some(&binary_json::PREAMBLE) => decode_binary(body),
         _ => json::parse_value(body).map_err(malformed),
     }
 }
 
 fn decode_binary(body: &[u8]) -> Result<Value> {
-    let _ = body;
-    Err(Error::bad_request(
-        "The request payload is invalid: binary JSON cannot be read.",
-    ))
+    binary_json::decode(body).map_err(|error| {
+        Error::bad_request(format!(
+            "The request payload is invalid. Ensure to provide a valid request payload. It is not binary JSON: {error}."
+        ))
+    })
 }
 
 fn malformed(error: json::JsonError) -> Error {

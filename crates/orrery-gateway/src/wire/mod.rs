@@ -10,6 +10,7 @@
 
 pub mod account;
 mod batch;
+pub mod binary_json;
 mod change_feed;
 mod feed;
 pub mod headers;

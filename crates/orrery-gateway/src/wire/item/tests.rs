@@ -144,3 +144,22 @@ fn a_patch_comes_with_its_operations_and_condition() {
     assert_eq!(form, ReplyForm::ItemWrite { minimal: false });
     assert_eq!(refusal(&format!("PATCH {POINT}"), &[KEY], "{}").0, Status::BAD_REQUEST);
 }
+
+#[test]
+fn a_binary_item_is_read_as_its_canonical_text() {
+    let bytes = b"\x80\xED\x11\x03\x82id\x82b1\x81n\x01\x82pk\x84beta";
+    let (operation, _) = item(FEED, &[KEY], &bytes[..]);
+    let ItemVerb::Create { body } = operation.verb else {
+        panic!("{:?}", operation.verb)
+    };
+    assert_eq!(body.text, r#"{"id":"b1","n":1,"pk":"beta"}"#);
+    assert!(body.parsed.canonical);
+    item(&format!("PUT {POINT}"), &[KEY], &bytes[..]);
+}
+
+#[test]
+fn damaged_binary_items_are_refused() {
+    for body in [&b"\x80"[..], b"\x80\xED\x11\x03", b"\x80\x05", b"\x80\xE8", b"\x81\x00"] {
+        assert_eq!(refusal(FEED, &[KEY], body).0, Status::BAD_REQUEST, "{body:?}");
+    }
+}
