@@ -1,3 +1,28 @@
-//! (under construction)
+//! Translates HTTP into operations, and outcomes into HTTP.
+//!
+//! [`server`] owns sockets and tasks, [`connection`] one client's connection, [`pipeline`] one request. [`auth`] decides
+//! who sends it, [`wire`] what it means and how the answer looks; whoever stands behind [`handler`] executes it. Nothing
+//! behind that seam knows a header, a path or an envelope.
 
+pub mod account;
+mod activity;
+pub mod admin;
+pub mod auth;
+mod body;
+pub mod connection;
+mod cors;
+pub mod faults;
+mod guard;
+pub mod handler;
+pub mod metrics;
+mod permissions;
+pub mod pipeline;
+pub mod server;
+pub mod settings;
+mod tasks;
 pub mod wire;
+
+pub use handler::Handler;
+pub use pipeline::{Parts, Pipeline};
+pub use server::{Gateway, bind, bind_loopback};
+pub use settings::Settings;

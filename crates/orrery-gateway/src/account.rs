@@ -1,0 +1,119 @@
+//! Where clients are told to find the account: the addresses in the account document.
+//!
+//! Clients send all later traffic there, so an address must be one the client that asks can reach. Unless told otherwise
+//! that is the address it has just used.
+
+use std::collections::HashMap;
+
+use http::request;
+use http::uri::Authority;
+use orrery_node::account::Account;
+
+use crate::wire::account::{Location, Locations};
+
+/// How a region is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// By the scheme, host and port of the request.
+    AsCalled,
+    /// By the scheme and host of the request and this port.
+    Port(u16),
+    /// By this URL, whatever was called.
+    Url(String),
+}
+
+/// The addresses of regions, by display name. A region that is not named is reached as it was called.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses(pub HashMap<String, Address>);
+
+impl Addresses {
+    /// The account's regions as the sender of this request should call them.
+    pub fn locations(&self, account: &Account, head: &request::Parts, tls: bool) -> Locations {
+        let authority = authority(head);
+        let location = |region: &String| Location {
+            region: region.clone(),
+            endpoint: self.0.get(region).unwrap_or(&Address::AsCalled).url(&authority, tls),
+        };
+        let mut regions = account.regions.iter();
+        let write = regions.next().map_or_else(|| location(&"Local".to_owned()), location);
+        Locations {
+            write,
+            read_only: regions.map(location).collect(),
+        }
+    }
+}
+
+impl Address {
+    fn url(&self, called: &Authority, tls: bool) -> String {
+        let scheme = if tls { "https" } else { "http" };
+        match self {
+            Address::Url(url) => url.clone(),
+            Address::Port(port) => format!("{scheme}://{}:{port}/", called.host()),
+            Address::AsCalled => match called.port_u16() {
+                Some(port) => format!("{scheme}://{}:{port}/", called.host()),
+                None => format!("{scheme}://{}/", called.host()),
+            },
+        }
+    }
+}
+
+/// The host a client called: from the URL over HTTP/2, from the Host header over HTTP/1.1.
+fn authority(head: &request::Parts) -> Authority {
+    let from_header = || head.headers.get(http::header::HOST)?.to_str().ok()?.parse().ok();
+    head.uri
+        .authority()
+        .cloned()
+        .or_else(from_header)
+        .unwrap_or_else(|| Authority::from_static("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use orrery_node::api::Consistency;
+
+    use super::*;
+
+    fn endpoints(host: &str, tls: bool, addresses: &[(&str, Address)]) -> Vec<String> {
+        let (head, ()) = Request::get("/").header("host", host).body(()).unwrap().into_parts();
+        let account = Account {
+            id: "orrery".to_owned(),
+            consistency: Consistency::Session,
+            regions: vec!["West US".to_owned(), "North Europe".to_owned()],
+        };
+        let addresses = Addresses(
+            addresses
+                .iter()
+                .map(|(name, address)| ((*name).to_owned(), address.clone()))
+                .collect(),
+        );
+        let locations = addresses.locations(&account, &head, tls);
+        std::iter::once(locations.write)
+            .chain(locations.read_only)
+            .map(|location| location.endpoint)
+            .collect()
+    }
+
+    #[test]
+    fn regions_are_reached_as_the_client_called_unless_told_otherwise() {
+        assert_eq!(
+            endpoints("localhost:8081", false, &[]),
+            ["http://localhost:8081/", "http://localhost:8081/"]
+        );
+        assert_eq!(endpoints("db.example", true, &[])[0], "https://db.example/");
+        assert_eq!(
+            endpoints("[::1]:9000", true, &[("West US", Address::Port(9001))])[0],
+            "https://[::1]:9001/"
+        );
+        let url = Address::Url("https://eu.example/".to_owned());
+        assert_eq!(
+            endpoints("localhost", false, &[("North Europe", url)])[1],
+            "https://eu.example/"
+        );
+    }
+
+    #[test]
+    fn a_host_that_is_none_falls_back_to_localhost() {
+        assert_eq!(endpoints("what ever", false, &[])[0], "http://localhost/");
+    }
+}

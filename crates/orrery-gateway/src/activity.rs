@@ -1,0 +1,86 @@
+//! Activity ids: the name by which client and server both know a request.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::HeaderValue;
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// Makes ids that look like random UUIDs. They need to be unique, not secret: a counter scrambled with two seeds.
+#[derive(Debug)]
+pub struct ActivityIds {
+    seeds: [u64; 2],
+    counter: AtomicU64,
+}
+
+impl ActivityIds {
+    pub fn new() -> ActivityIds {
+        let mut bytes = [[0; 8]; 2];
+        for part in &mut bytes {
+            // Without randomness ids are still unique within this process.
+            let _ = SystemRandom::new().fill(part);
+        }
+        ActivityIds {
+            seeds: bytes.map(u64::from_le_bytes),
+            counter: AtomicU64::new(0),
+        }
+    }
+
+    pub fn next(&self) -> HeaderValue {
+        let n = self.counter.fetch_add(1, Ordering::Relaxed);
+        let high = scramble(self.seeds[0].wrapping_add(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let low = scramble(self.seeds[1] ^ n);
+        HeaderValue::from_bytes(&uuid(high, low)).expect("hex digits and dashes are a header value")
+    }
+}
+
+/// The finaliser of SplitMix64: one to one, so different numbers stay different.
+fn scramble(mut n: u64) -> u64 {
+    n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    n ^ (n >> 31)
+}
+
+/// The text of a version 4 UUID with these bits.
+fn uuid(high: u64, low: u64) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let high = (high & !0xF000) | 0x4000;
+    let low = (low & !(0b11 << 62)) | (0b10 << 62);
+    let bits = (u128::from(high) << 64) | u128::from(low);
+    let mut text = [b'-'; 36];
+    let mut shift = 128;
+    for (index, digit) in text.iter_mut().enumerate() {
+        if !matches!(index, 8 | 13 | 18 | 23) {
+            shift -= 4;
+            *digit = DIGITS[(bits >> shift) as usize & 0xF];
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_version_4_uuids_and_never_repeat() {
+        let ids = ActivityIds::new();
+        let mut seen = HashSet::new();
+        for _ in 0..10_000 {
+            let id = ids.next();
+            let text = id.to_str().unwrap().to_owned();
+            assert_eq!((text.len(), &text[14..15]), (36, "4"));
+            assert!(matches!(&text[19..20], "8" | "9" | "a" | "b"), "{text}");
+            assert!(seen.insert(text));
+        }
+    }
+
+    #[test]
+    fn bits_are_shown_from_the_highest_down() {
+        assert_eq!(
+            &uuid(0x0123_4567_89AB_CDEF, 0x8123_4567_89AB_CDEF),
+            b"01234567-89ab-4def-8123-456789abcdef"
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! `/_orrery/v1/…`: partitions, snapshots, faults, keys and the clock.
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use orrery_model::{Error, Result, Status};
+use orrery_node::Clock as _;
+use orrery_node::account::KeyKind;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::forms::{self, ClockForm, MergeForm, SnapshotForm, SplitForm};
+use super::{OPERATION, authorize, respond, unknown_path};
+use crate::faults::FaultRule;
+use crate::handler::Command;
+use crate::pipeline::{Answered, Incomplete, Pipeline, leave_unread};
+
+/// Longest name of a snapshot.
+const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+
+/// A request whose sender may do it.
+struct Call<'a> {
+    pipeline: &'a Pipeline,
+    query: Option<String>,
+    body: Bytes,
+}
+
+pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &str) -> Result<Answered> {
+    let link = format!("_orrery/v1/{}", rest.trim_matches('/'));
+    authorize(pipeline, &request, &link).inspect_err(|_| leave_unread(request.peer, &request.body))?;
+    let body = pipeline.read_body(request.peer, request.body).await?;
+    let query = request.head.uri.query().map(str::to_owned);
+    let segments: Vec<&str> = rest.split('/').filter(|segment| !segment.is_empty()).collect();
+    let (status, body) = Call { pipeline, query, body }
+        .dispatch(&request.head.method, &segments)
+        .await?;
+    Ok(Answered::new(OPERATION, respond(status, &body)))
+}
+
+impl Call<'_> {
+    async fn dispatch(&self, method: &Method, path: &[&str]) -> Result<(StatusCode, Value)> {
+        match (method.as_str(), path) {
+            ("GET", ["partitions"]) => self.run(forms::partitions_wanted(self.query.as_deref())?).await,
+            ("POST", ["partitions", "split"]) => self.run(self.form::<SplitForm>()?.into()).await,
+            ("POST", ["partitions", "merge"]) => self.run(self.form::<MergeForm>()?.into()).await,
+            ("GET", ["snapshots"]) => self.run(Command::Snapshots).await,
+            ("POST", ["snapshots"]) => {
+                let name = snapshot_name(&self.form::<SnapshotForm>()?.name)?;
+                Ok((StatusCode::CREATED, self.run(Command::SaveSnapshot { name }).await?.1))
+            }
+            ("POST", ["snapshots", "reset"]) => self.run(Command::Reset).await,
+            ("POST", ["snapshots", name, "restore"]) => {
+                self.run(Command::RestoreSnapshot {
+                    name: snapshot_name(name)?,
+                })
+                .await
+            }
+            ("DELETE", ["snapshots", name]) => {
+                self.run(Command::DropSnapshot {
+                    name: snapshot_name(name)?,
+                })
+                .await
+            }
+            ("GET" | "POST" | "DELETE", ["faults", rest @ ..]) => self.faults(method, rest),
+            ("POST", ["keys", kind, "rotate"]) => self.run(Command::RotateKey(key_kind(kind)?)).await,
+            ("GET", ["clock"]) => self.clock(None),
+            ("PUT", ["clock"]) => self.clock(Some(self.form::<ClockForm>()?.offset_ms)),
+            _ => Err(unknown_path()),
+        }
+    }
+
+    async fn run(&self, command: Command) -> Result<(StatusCode, Value)> {
+        let answer = self.pipeline.parts().handler.administer(command).await?;
+        Ok((StatusCode::OK, forms::show(&answer)))
+    }
+
+    fn faults(&self, method: &Method, path: &[&str]) -> Result<(StatusCode, Value)> {
+        let faults = self.pipeline.faults();
+        match (method, path) {
+            (&Method::GET, []) => Ok((StatusCode::OK, json!({"faults": faults.list()}))),
+            (&Method::POST, []) => Ok((StatusCode::CREATED, json!(faults.add(self.form::<FaultRule>()?)?))),
+            (&Method::DELETE, []) => {
+                faults.clear();
+                Ok((StatusCode::OK, json!({})))
+            }
+            (&Method::DELETE, [id]) if id.parse().is_ok_and(|id| faults.remove(id)) => Ok((StatusCode::OK, json!({}))),
+            (&Method::DELETE, [_]) => Err(Error::new(Status::NOT_FOUND, "There is no such fault rule.")),
+            _ => Err(unknown_path()),
+        }
+    }
+
+    /// Time as the node sees it; moving it is for tests of expiry and the like.
+    fn clock(&self, offset_ms: Option<i64>) -> Result<(StatusCode, Value)> {
+        let parts = self.pipeline.parts();
+        let Some(clock) = parts.movable_clock.as_ref().filter(|_| parts.settings.development) else {
+            return Err(Error::new(
+                Status::FORBIDDEN,
+                "The clock can only be moved in development.",
+            ));
+        };
+        if let Some(offset_ms) = offset_ms {
+            clock.set_offset_ms(offset_ms);
+        }
+        Ok((StatusCode::OK, json!({"nowMs": clock.now().0})))
+    }
+
+    fn form<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Error::bad_request(format!("The body is not what this path takes: {error}.")))
+    }
+}
+
+fn snapshot_name(name: &str) -> Result<String> {
+    let fits = (1..=SNAPSHOT_NAME_BYTES_MAX).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && !name.starts_with('.');
+    fits.then(|| name.to_owned()).ok_or_else(|| {
+        Error::bad_request("A snapshot's name has 1 to 64 letters, digits, dashes, underscores and dots and does not start with a dot.")
+    })
+}
+
+fn key_kind(text: &str) -> Result<KeyKind> {
+    match text {
+        "primary" => Ok(KeyKind::Primary),
+        "secondary" => Ok(KeyKind::Secondary),
+        "primary-read-only" => Ok(KeyKind::PrimaryReadOnly),
+        "secondary-read-only" => Ok(KeyKind::SecondaryReadOnly),
+        _ => Err(Error::bad_request(
+            "A key is one of primary, secondary, primary-read-only and secondary-read-only.",
+        )),
+    }
+}
+
+impl From<SplitForm> for Command {
+    fn from(form: SplitForm) -> Command {
+        Command::Split {
+            database: form.database,
+            container: form.container,
+            partition: form.partition,
+        }
+    }
+}
+
+impl From<MergeForm> for Command {
+    fn from(form: MergeForm) -> Command {
+        let [first, second] = form.partitions;
+        Command::Merge {
+            database: form.database,
+            container: form.container,
+            partitions: (first, second),
+        }
+    }
+}

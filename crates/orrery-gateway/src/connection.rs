@@ -1,0 +1,202 @@
+//! One connection, from its first byte to its last: TLS or not, HTTP/1.1 or HTTP/2, told apart by what the client sends.
+//!
+//! An idle connection holds its socket, a small state machine and no buffer worth mentioning. Every wait has a limit.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::guard::{Guard, Patience, Traffic};
+use crate::pipeline::Pipeline;
+use crate::settings::Settings;
+use crate::tasks::Tasks;
+
+/// First byte of a TLS handshake record.
+const TLS_HANDSHAKE: u8 = 0x16;
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// How soon to look again when the first packet was too short to tell the protocols apart.
+const PEEK_AGAIN: Duration = Duration::from_millis(5);
+/// A client that does not answer an HTTP/2 ping is gone.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(60);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How much of a body an HTTP/2 client may send before it is read: per request, and per connection.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+const HTTP2_SEND_BUFFER_BYTES: usize = 256 * 1024;
+
+/// What requests know about the connection they came by.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    pub tls: bool,
+    pub traffic: Arc<Traffic>,
+    /// Ends the connection at once, without an answer.
+    pub drop_connection: CancellationToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+    Tls,
+}
+
+/// Serves one connection until the client leaves, a limit is reached or the server stops.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    pipeline: Arc<Pipeline>,
+    tls: Option<TlsAcceptor>,
+    tasks: Tasks,
+) {
+    let settings = pipeline.settings();
+    // Answers are written whole; waiting to fill a packet would only delay them.
+    let _ = stream.set_nodelay(true);
+    let protocol = tokio::select! {
+        // Both are cancel-safe: nothing has been taken from the socket yet.
+        protocol = timeout(settings.first_byte_timeout, sniff(&stream)) => protocol,
+        () = tasks.stopping.cancelled() => return,
+    };
+    let Ok(Ok(protocol)) = protocol else { return };
+    let peer = |tls| Peer {
+        address,
+        tls,
+        traffic: Arc::default(),
+        drop_connection: CancellationToken::new(),
+    };
+    match (protocol, tls) {
+        (Protocol::Tls, Some(acceptor)) => {
+            let Ok(Ok(stream)) = timeout(settings.tls_handshake_timeout, acceptor.accept(stream)).await else {
+                return;
+            };
+            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
+            serve_http(stream, protocol, peer(true), pipeline, tasks).await;
+        }
+        (Protocol::Tls, None) => tracing::debug!(%address, "tls refused: no certificate configured"),
+        (protocol, _) => serve_http(stream, protocol, peer(false), pipeline, tasks).await,
+    }
+}
+
+/// Looks at the first bytes without taking them.
+async fn sniff(stream: &TcpStream) -> io::Result<Protocol> {
+    loop {
+        let mut first = [0; HTTP2_PREFACE.len()];
+        let n_bytes = stream.peek(&mut first).await?;
+        match &first[..n_bytes] {
+            [] => return Err(io::ErrorKind::UnexpectedEof.into()),
+            [TLS_HANDSHAKE, ..] => return Ok(Protocol::Tls),
+            HTTP2_PREFACE => return Ok(Protocol::Http2),
+            part if HTTP2_PREFACE.starts_with(part) => tokio::time::sleep(PEEK_AGAIN).await,
+            _ => return Ok(Protocol::Http1),
+        }
+    }
+}
+
+async fn serve_http<S>(stream: S, protocol: Protocol, peer: Peer, pipeline: Arc<Pipeline>, tasks: Tasks)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let settings = pipeline.settings().clone();
+    let patience = Patience {
+        head: (protocol == Protocol::Http1).then_some(settings.head_timeout),
+        idle: settings.idle_timeout,
+        write: settings.write_timeout,
+    };
+    let io = TokioIo::new(Guard::new(stream, Arc::clone(&peer.traffic), patience));
+    let dropped = peer.drop_connection.clone();
+    tokio::select! {
+        // Dropping the connection is what the second branch means.
+        () = async {
+            match protocol {
+                Protocol::Http2 => serve_http2(io, &settings, peer, pipeline, tasks).await,
+                Protocol::Http1 | Protocol::Tls => serve_http1(io, &settings, peer, pipeline, tasks).await,
+            }
+        } => {}
+        () = dropped.cancelled() => {}
+    }
+}
+
+async fn serve_http1<I>(io: I, settings: &Settings, peer: Peer, pipeline: Arc<Pipeline>, tasks: Tasks)
+where
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| answer(Arc::clone(&pipeline), peer.clone(), request));
+    let mut connection = pin!(
+        hyper::server::conn::http1::Builder::new()
+            // The guard has a finer idea of these timeouts, and sets no timer per request.
+            .header_read_timeout(None)
+            .max_buf_size(settings.head_bytes_max)
+            .serve_connection(io, service)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = tasks.stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    note_end(ended);
+}
+
+async fn serve_http2<I>(io: I, settings: &Settings, peer: Peer, pipeline: Arc<Pipeline>, tasks: Tasks)
+where
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| answer(Arc::clone(&pipeline), peer.clone(), request));
+    let mut connection = pin!(
+        hyper::server::conn::http2::Builder::new(tasks.clone())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(settings.streams_max)
+            .max_header_list_size(u32::try_from(settings.head_bytes_max).unwrap_or(u32::MAX))
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+            .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES)
+            .keep_alive_interval(HTTP2_PING_INTERVAL)
+            .keep_alive_timeout(HTTP2_PING_TIMEOUT)
+            .serve_connection(io, service)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = tasks.stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    note_end(ended);
+}
+
+/// The client's mistakes and departures are ordinary.
+fn note_end(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+fn answer(
+    pipeline: Arc<Pipeline>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send {
+    async move {
+        let _in_request = peer.traffic.request();
+        Ok(pipeline.answer(&peer, request).await)
+    }
+}

@@ -1,0 +1,224 @@
+//! A byte stream that does not wait for ever: the defence against clients that send or take their bytes one by one.
+//!
+//! The guard sits between the socket (or its TLS layer) and the HTTP protocol. It costs a timer only where one is needed:
+//! an ordinary request, whose head comes in one read, sets none. HTTP's own state is told to it through [`Traffic`].
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// After a refused body: how much of it is thrown away, and for how long, so that the client gets to read the refusal.
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the requests of one connection tell its guard.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    n_requests: AtomicUsize,
+    body_refused: AtomicBool,
+}
+
+impl Traffic {
+    /// A request has begun; it ends when the returned value is dropped.
+    pub fn request(self: &Arc<Self>) -> InRequest {
+        self.n_requests.fetch_add(1, Ordering::Relaxed);
+        InRequest(Arc::clone(self))
+    }
+
+    /// An answer was given although the body has not been read.
+    pub fn refuse_body(&self) {
+        self.body_refused.store(true, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.n_requests.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub struct InRequest(Arc<Traffic>);
+
+impl Drop for InRequest {
+    fn drop(&mut self) {
+        self.0.n_requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The time limits of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// `None` on HTTP/2, where bytes between requests are ordinary: pings, windows, settings.
+    pub head: Option<Duration>,
+    pub idle: Duration,
+    pub write: Duration,
+}
+
+#[derive(Debug)]
+pub struct Guard<S> {
+    stream: S,
+    traffic: Arc<Traffic>,
+    patience: Patience,
+    /// When the head that is being read began.
+    head_since: Option<Instant>,
+    /// When the client last sent something.
+    active_at: Instant,
+    read_timer: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
+    linger: Option<Linger>,
+}
+
+#[derive(Debug)]
+struct Linger {
+    n_bytes: usize,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<S> Guard<S> {
+    pub fn new(stream: S, traffic: Arc<Traffic>, patience: Patience) -> Guard<S> {
+        let active_at = Instant::now();
+        Guard {
+            stream,
+            traffic,
+            patience,
+            head_since: None,
+            active_at,
+            read_timer: None,
+            write_timer: None,
+            linger: None,
+        }
+    }
+
+    /// When a read that is waiting now has waited too long. Requests under way have limits of their own.
+    fn read_deadline(&mut self) -> Option<Instant> {
+        if !self.traffic.is_idle() {
+            self.head_since = None;
+            return None;
+        }
+        match (self.head_since, self.patience.head) {
+            (Some(since), Some(limit)) => Some(since + limit),
+            _ => Some(self.active_at + self.patience.idle),
+        }
+    }
+
+    /// Fails when the read that is waiting has waited too long. Deadlines only move when traffic arrives, so a timer that
+    /// fires early is set anew instead of being reset with every request.
+    fn poll_read_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            let Some(deadline) = self.read_deadline() else {
+                return Poll::Pending;
+            };
+            let timer = self
+                .read_timer
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if timer.deadline() > deadline {
+                timer.as_mut().reset(deadline);
+            }
+            ready!(timer.as_mut().poll(cx));
+            if Instant::now() >= deadline {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            timer.as_mut().reset(deadline);
+        }
+    }
+
+    fn note_bytes_read(&mut self) {
+        self.active_at = Instant::now();
+        if self.head_since.is_none() && self.traffic.is_idle() {
+            self.head_since = Some(self.active_at);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
+            Poll::Ready(result) => {
+                if buffer.filled().len() > before {
+                    self.note_bytes_read();
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => self.poll_read_deadline(cx).map(Err),
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let linger = self.linger.get_or_insert_with(|| Linger {
+            n_bytes: 0,
+            timer: Box::pin(tokio::time::sleep(LINGER_TIMEOUT)),
+        });
+        let mut scratch = [0; 8 * 1024];
+        while linger.n_bytes < LINGER_BYTES_MAX && linger.timer.as_mut().poll(cx).is_pending() {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => linger.n_bytes += buffer.filled().len(),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn guard_write<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Ready(result) => {
+                self.write_timer = None;
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                let limit = self.patience.write;
+                let timer = self
+                    .write_timer
+                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+                timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.guard_write(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.guard_write(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.guard_write(cx, flushed)
+    }
+
+    /// Closes our side. If a body was refused, what is left of it is read first: closing a socket with unread bytes makes
+    /// the kernel reset the connection, and the client would lose the answer.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        if self.traffic.body_refused.load(Ordering::Relaxed) {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

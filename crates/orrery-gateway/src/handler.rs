@@ -1,0 +1,121 @@
+//! What the gateway needs of whoever stands behind it: a node, or a script in tests.
+//!
+//! The seam is narrow on purpose. Operations of the data plane go through [`Handler::execute`]; administration is data
+//! as well ([`Command`] in, [`Answer`] out), so that a scripted handler is a match and not a dozen methods.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use orrery_model::Error;
+use orrery_node::account::{Account, AccountKeys, KeyKind};
+use orrery_node::admin::{PartitionInfo, SnapshotInfo};
+use orrery_node::{Failure, Node, Reply, Request};
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+pub trait Handler: Send + Sync + fmt::Debug + 'static {
+    /// Executes one operation.
+    fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>>;
+
+    /// Executes one administration command.
+    fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>>;
+
+    fn account(&self) -> &Account;
+
+    /// The keys in force now; the same allocation as long as they do not change.
+    fn keys(&self) -> Arc<AccountKeys>;
+}
+
+/// Something an administrator asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The physical partitions, of one container (database and name) or of all.
+    Partitions {
+        container: Option<(String, String)>,
+    },
+    Split {
+        database: String,
+        container: String,
+        partition: u32,
+    },
+    Merge {
+        database: String,
+        container: String,
+        partitions: (u32, u32),
+    },
+    Snapshots,
+    SaveSnapshot {
+        name: String,
+    },
+    RestoreSnapshot {
+        name: String,
+    },
+    DropSnapshot {
+        name: String,
+    },
+    /// Empties the account; snapshots stay.
+    Reset,
+    RotateKey(KeyKind),
+}
+
+/// What an administrator is told.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Done,
+    Partitions(Vec<PartitionInfo>),
+    Snapshots(Vec<SnapshotInfo>),
+    /// A key has been replaced by this one.
+    Key(Vec<u8>),
+}
+
+impl Handler for Node {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(Node::execute(self, request))
+    }
+
+    fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>> {
+        Box::pin(administer(self, command))
+    }
+
+    fn account(&self) -> &Account {
+        Node::account(self)
+    }
+
+    fn keys(&self) -> Arc<AccountKeys> {
+        Node::keys(self)
+    }
+}
+
+async fn administer(node: &Node, command: Command) -> Result<Answer, Error> {
+    Ok(match command {
+        Command::Partitions { container } => {
+            let container = container
+                .as_ref()
+                .map(|(database, name)| (database.as_str(), name.as_str()));
+            Answer::Partitions(node.partitions(container).await?)
+        }
+        Command::Split {
+            database,
+            container,
+            partition,
+        } => Answer::Partitions(node.split(&database, &container, partition).await?),
+        Command::Merge {
+            database,
+            container,
+            partitions,
+        } => Answer::Partitions(vec![node.merge(&database, &container, partitions).await?]),
+        Command::Snapshots => Answer::Snapshots(node.snapshots().await?),
+        Command::SaveSnapshot { name } => Answer::Snapshots(vec![node.save_snapshot(&name).await?]),
+        Command::RestoreSnapshot { name } => Answer::Snapshots(vec![node.restore_snapshot(&name).await?]),
+        Command::DropSnapshot { name } => node.drop_snapshot(&name).await.map(|()| Answer::Done)?,
+        Command::Reset => node.reset().await.map(|()| Answer::Done)?,
+        Command::RotateKey(_) => {
+            return Err(Error::new(
+                orrery_model::Status::NOT_IMPLEMENTED,
+                "This server cannot replace its keys.",
+            ));
+        }
+    })
+}

@@ -1,0 +1,260 @@
+//! What the server counts, and the text in which Prometheus reads it.
+//!
+//! Counting a request is a handful of relaxed atomic additions. The set of operation names is fixed by the program, never
+//! by what clients send, so the memory this takes is bounded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use orrery_model::Charge;
+
+/// Statuses that are counted one by one; any other shares the last slot.
+const STATUSES: [u16; 24] = [
+    200, 201, 204, 207, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 423, 424, 429, 431, 449, 500, 501, 503,
+    0,
+];
+
+/// Upper bounds of the latency histogram in microseconds.
+const BUCKETS_US: [u64; 14] = [
+    25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000,
+];
+
+/// Name under which requests that were refused before they were understood are counted.
+pub const UNKNOWN_OPERATION: &str = "unknown";
+
+#[derive(Debug, Default)]
+pub struct Metrics {
+    operations: RwLock<BTreeMap<&'static str, Arc<OperationMetrics>>>,
+    n_connections_open: AtomicI64,
+    n_connections: AtomicU64,
+    n_requests_active: AtomicI64,
+    n_faults: AtomicU64,
+    n_panics: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct OperationMetrics {
+    by_status: [AtomicU64; STATUSES.len()],
+    by_latency: [AtomicU64; BUCKETS_US.len() + 1],
+    latency_us: AtomicU64,
+    charge_hundredths: AtomicU64,
+}
+
+/// Counts something open until it is dropped.
+#[derive(Debug)]
+pub struct Counted<'a>(&'a AtomicI64);
+
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a AtomicI64) -> Counted<'a> {
+        gauge.fetch_add(1, Ordering::Relaxed);
+        Counted(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    pub fn connection(&self) -> Counted<'_> {
+        self.n_connections.fetch_add(1, Ordering::Relaxed);
+        Counted::new(&self.n_connections_open)
+    }
+
+    pub fn request(&self) -> Counted<'_> {
+        Counted::new(&self.n_requests_active)
+    }
+
+    pub fn fault(&self) {
+        self.n_faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn panic(&self) {
+        self.n_panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an answered request.
+    pub fn record(&self, operation: &'static str, status: u16, took: Duration, charge: Charge) {
+        let metrics = self.of(operation);
+        let slot = STATUSES
+            .iter()
+            .position(|known| *known == status)
+            .unwrap_or(STATUSES.len() - 1);
+        metrics.by_status[slot].fetch_add(1, Ordering::Relaxed);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BUCKETS_US
+            .iter()
+            .position(|bound| took_us <= *bound)
+            .unwrap_or(BUCKETS_US.len());
+        metrics.by_latency[bucket].fetch_add(1, Ordering::Relaxed);
+        metrics.latency_us.fetch_add(took_us, Ordering::Relaxed);
+        metrics
+            .charge_hundredths
+            .fetch_add(charge.as_hundredths(), Ordering::Relaxed);
+    }
+
+    fn of(&self, operation: &'static str) -> Arc<OperationMetrics> {
+        if let Some(metrics) = self
+            .operations
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(operation)
+        {
+            return Arc::clone(metrics);
+        }
+        Arc::clone(
+            self.operations
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(operation)
+                .or_default(),
+        )
+    }
+
+    /// The Prometheus text format, version 0.0.4.
+    pub fn render(&self) -> String {
+        let mut text = String::with_capacity(4096);
+        let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0) as u64;
+        let single = [
+            (
+                "orrery_connections_open",
+                "gauge",
+                "connections that are open",
+                gauge(&self.n_connections_open),
+            ),
+            (
+                "orrery_connections_total",
+                "counter",
+                "connections accepted",
+                self.n_connections.load(Ordering::Relaxed),
+            ),
+            (
+                "orrery_requests_active",
+                "gauge",
+                "requests under way",
+                gauge(&self.n_requests_active),
+            ),
+            (
+                "orrery_faults_total",
+                "counter",
+                "requests a fault rule was applied to",
+                self.n_faults.load(Ordering::Relaxed),
+            ),
+            (
+                "orrery_panics_total",
+                "counter",
+                "requests that ended in a bug of the server",
+                self.n_panics.load(Ordering::Relaxed),
+            ),
+        ];
+        for (name, kind, help, value) in single {
+            head(&mut text, name, kind, help);
+            let _ = writeln!(text, "{name} {value}");
+        }
+        let operations = self.operations.read().unwrap_or_else(PoisonError::into_inner).clone();
+        render_requests(&mut text, &operations);
+        render_charges(&mut text, &operations);
+        render_latencies(&mut text, &operations);
+        text
+    }
+}
+
+type Operations = BTreeMap<&'static str, Arc<OperationMetrics>>;
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+}
+
+fn render_requests(text: &mut String, operations: &Operations) {
+    head(text, "orrery_requests_total", "counter", "requests answered");
+    for (operation, metrics) in operations {
+        for (status, count) in STATUSES.iter().zip(&metrics.by_status) {
+            let (status, count) = (
+                if *status == 0 {
+                    "other".to_owned()
+                } else {
+                    status.to_string()
+                },
+                count.load(Ordering::Relaxed),
+            );
+            if count > 0 {
+                let _ = writeln!(
+                    text,
+                    "orrery_requests_total{{operation=\"{operation}\",status=\"{status}\"}} {count}"
+                );
+            }
+        }
+    }
+}
+
+fn render_charges(text: &mut String, operations: &Operations) {
+    head(text, "orrery_request_units_total", "counter", "request units charged");
+    for (operation, metrics) in operations {
+        let charge = Charge::hundredths(metrics.charge_hundredths.load(Ordering::Relaxed));
+        let _ = writeln!(text, "orrery_request_units_total{{operation=\"{operation}\"}} {charge}");
+    }
+}
+
+fn render_latencies(text: &mut String, operations: &Operations) {
+    const NAME: &str = "orrery_request_seconds";
+    head(text, NAME, "histogram", "time from the head of a request to its answer");
+    for (operation, metrics) in operations {
+        let mut count = 0;
+        for (bound_us, bucket) in BUCKETS_US.iter().zip(&metrics.by_latency) {
+            count += bucket.load(Ordering::Relaxed);
+            let bound = *bound_us as f64 / 1e6;
+            let _ = writeln!(
+                text,
+                "{NAME}_bucket{{operation=\"{operation}\",le=\"{bound}\"}} {count}"
+            );
+        }
+        count += metrics.by_latency[BUCKETS_US.len()].load(Ordering::Relaxed);
+        let sum = metrics.latency_us.load(Ordering::Relaxed) as f64 / 1e6;
+        let _ = writeln!(text, "{NAME}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {count}");
+        let _ = writeln!(
+            text,
+            "{NAME}_sum{{operation=\"{operation}\"}} {sum}\n{NAME}_count{{operation=\"{operation}\"}} {count}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_operation_and_status() {
+        let metrics = Metrics::default();
+        metrics.record("read_item", 200, Duration::from_micros(30), Charge::hundredths(100));
+        metrics.record("read_item", 200, Duration::from_micros(300), Charge::hundredths(105));
+        metrics.record("read_item", 404, Duration::from_secs(60), Charge::ZERO);
+        metrics.record("read_item", 418, Duration::ZERO, Charge::ZERO);
+        let text = metrics.render();
+        for line in [
+            "orrery_requests_total{operation=\"read_item\",status=\"200\"} 2",
+            "orrery_requests_total{operation=\"read_item\",status=\"404\"} 1",
+            "orrery_requests_total{operation=\"read_item\",status=\"other\"} 1",
+            "orrery_request_units_total{operation=\"read_item\"} 2.05",
+            "orrery_request_seconds_bucket{operation=\"read_item\",le=\"0.00005\"} 2",
+            "orrery_request_seconds_bucket{operation=\"read_item\",le=\"+Inf\"} 4",
+            "orrery_request_seconds_count{operation=\"read_item\"} 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn gauges_go_back_when_what_they_count_ends() {
+        let metrics = Metrics::default();
+        let open = metrics.connection();
+        assert!(metrics.render().contains("orrery_connections_open 1\n"));
+        drop(open);
+        assert!(metrics.render().contains("orrery_connections_open 0\n"));
+        assert!(metrics.render().contains("orrery_connections_total 1\n"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Tokens of permissions: every permission that is shown comes with a fresh resource token.
+//!
+//! The node keeps permissions without tokens. A permission names its resource by a link; what its token grants is the
+//! resource's id, so that a token dies with the resource and does not pass to a later one of the same name.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Uri};
+use orrery_model::etag::Precondition;
+use orrery_model::{PartitionKey, ResourceId, Result};
+use orrery_node::api::{
+    ContainerRef, Grant, ItemOperation, ItemSelector, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
+    Outcome, Principal, Resource, ResourceKind, Selector,
+};
+use orrery_node::{Reply, Request};
+use serde::Deserialize;
+
+use crate::auth::resource_token;
+use crate::handler::Handler;
+use crate::pipeline::Pipeline;
+use crate::wire::headers::Headers;
+use crate::wire::{self, RouteKind};
+
+const EXPIRY_SECONDS: HeaderName = HeaderName::from_static("x-ms-documentdb-expiry-seconds");
+
+/// Tokens are to be issued with the answer.
+#[derive(Debug)]
+pub(crate) struct TokenIssue {
+    lifetime_seconds: u64,
+}
+
+/// What a permission says, as far as its token is concerned.
+#[derive(Deserialize)]
+struct Permission {
+    #[serde(rename = "_rid")]
+    rid: String,
+    #[serde(default)]
+    resource: String,
+    #[serde(rename = "permissionMode", default)]
+    mode: String,
+    #[serde(rename = "resourcePartitionKey")]
+    partition_key: Option<serde_json::Value>,
+}
+
+impl TokenIssue {
+    /// `Some` if the answer to this operation will show permissions.
+    pub fn for_operation(operation: &Operation, headers: &HeaderMap) -> Result<Option<TokenIssue>> {
+        let shows_permissions = matches!(operation, Operation::Metadata(MetadataOperation { kind: ResourceKind::Permission, verb, .. })
+            if !matches!(verb, MetadataVerb::Delete { .. }));
+        if !shows_permissions {
+            return Ok(None);
+        }
+        let lifetime_seconds = resource_token::lifetime_seconds(Headers(headers).text(&EXPIRY_SECONDS)?)?;
+        Ok(Some(TokenIssue { lifetime_seconds }))
+    }
+
+    /// Adds a token to every permission of a reply.
+    pub async fn put_into(&self, pipeline: &Pipeline, reply: &mut Reply) {
+        match &mut reply.outcome {
+            Outcome::Created(resource) | Outcome::Found(resource) => {
+                resource.body = self.with_token(pipeline, &resource.body).await;
+            }
+            Outcome::Feed(feed) => {
+                for entry in &mut feed.entries {
+                    *entry = self.with_token(pipeline, entry).await;
+                }
+            }
+            Outcome::Deleted | Outcome::NotModified { .. } | Outcome::Batch(_) | Outcome::Plan(_) => {}
+        }
+    }
+
+    /// An object that is no permission, such as a projection a query made, stays as it is.
+    async fn with_token(&self, pipeline: &Pipeline, body: &Bytes) -> Bytes {
+        let Ok(permission) = serde_json::from_slice::<Permission>(body) else {
+            return body.clone();
+        };
+        let Some(grant) = permission.grant(pipeline.parts().handler.as_ref()).await else {
+            return body.clone();
+        };
+        let keyring = pipeline.authenticator().keyring(&pipeline.parts().handler.keys());
+        let token = resource_token::issue(&keyring, &grant, self.lifetime_seconds, pipeline.now());
+        let Some(open) = body.strip_suffix(b"}") else {
+            return body.clone();
+        };
+        // The token's alphabet needs no escapes.
+        [open, br#","_token":""#, token.as_bytes(), br#""}"#].concat().into()
+    }
+}
+
+impl Permission {
+    /// A permission for a resource that does not exist gets a token that allows nothing: a grant on the permission itself.
+    async fn grant(&self, handler: &dyn Handler) -> Option<Grant> {
+        let partition_key = self
+            .partition_key
+            .as_ref()
+            .and_then(|key| PartitionKey::parse(&key.to_string()).ok());
+        let resource = match self.resolve(handler, partition_key.clone()).await {
+            Some(rid) => rid,
+            None => ResourceId::parse(&self.rid)?,
+        };
+        Some(Grant {
+            resource,
+            read_only: !self.mode.eq_ignore_ascii_case("all"),
+            partition_key,
+        })
+    }
+
+    async fn resolve(&self, handler: &dyn Handler, partition_key: Option<PartitionKey>) -> Option<ResourceId> {
+        let route = wire::route(&link_uri(&self.resource)?).ok()?;
+        let target = match route.target? {
+            Selector::Rid(rid) => return Some(rid),
+            Selector::Name(name) => name,
+        };
+        let operation = match route.kind {
+            RouteKind::Items => read_item(route.ancestors, target, partition_key)?,
+            RouteKind::Resource(kind) => read_resource(kind, route.ancestors, target),
+            _ => return None,
+        };
+        let request = Request {
+            principal: Principal::Account { read_only: true },
+            options: Options::default(),
+            operation,
+        };
+        match handler.execute(request).await.ok()?.outcome {
+            Outcome::Found(Resource { body, .. }) => rid_of(&body),
+            _ => None,
+        }
+    }
+}
+
+fn read_item(ancestors: Vec<Selector>, id: String, partition_key: Option<PartitionKey>) -> Option<Operation> {
+    let [database, container] = ancestors.try_into().ok()?;
+    Some(Operation::Item(ItemOperation {
+        container: ContainerRef { database, container },
+        partition_key,
+        precondition: Precondition::None,
+        verb: ItemVerb::Read {
+            item: ItemSelector::Id(id),
+        },
+    }))
+}
+
+fn read_resource(kind: ResourceKind, path: Vec<Selector>, name: String) -> Operation {
+    let verb = MetadataVerb::Read {
+        target: Selector::Name(name),
+        precondition: Precondition::None,
+    };
+    Operation::Metadata(MetadataOperation { kind, path, verb })
+}
+
+fn rid_of(body: &[u8]) -> Option<ResourceId> {
+    #[derive(Deserialize)]
+    struct Identified<'a> {
+        #[serde(rename = "_rid", borrow)]
+        rid: &'a str,
+    }
+    ResourceId::parse(serde_json::from_slice::<Identified<'_>>(body).ok()?.rid)
+}
+
+/// A link as the path of a URL. Links hold names as they are, so everything a path cannot hold is escaped.
+fn link_uri(link: &str) -> Option<Uri> {
+    let mut path = String::with_capacity(link.len() + 1);
+    path.push('/');
+    for byte in link.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' | b'=' | b'+' => {
+                path.push(byte.into())
+            }
+            _ => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_with_any_name_become_paths_that_lead_to_the_same_resource() {
+        for (link, name) in [
+            ("dbs/a b/colls/ü%?#", "ü%?#"),
+            ("/dbs/x/colls/y/", "y"),
+            ("dbs/x/colls/y/docs/1+1", "1+1"),
+        ] {
+            let route = wire::route(&link_uri(link).expect(link)).expect(link);
+            assert_eq!(route.target, Some(Selector::Name(name.to_owned())));
+        }
+    }
+}

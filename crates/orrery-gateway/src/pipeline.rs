@@ -1,0 +1,270 @@
+//! One request, from its head to its answer, in one straight line: route, authenticate, read the body, understand,
+//! execute, encode.
+//!
+//! Nothing is read from a sender who is not known, and nothing a request does takes the server down: a panic answers 500.
+
+mod data;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, header, request};
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
+use orrery_model::{Charge, Error, Result, Status, Timestamp};
+use orrery_node::api::Principal;
+use orrery_node::{Clock, SystemClock};
+use tracing::Instrument as _;
+
+use crate::account::Addresses;
+use crate::activity::ActivityIds;
+use crate::auth::{Authenticator, Credentials, Signed};
+use crate::connection::Peer;
+use crate::faults::Faults;
+use crate::handler::Handler;
+use crate::metrics::{Metrics, UNKNOWN_OPERATION};
+use crate::settings::Settings;
+use crate::wire::headers::{Headers, names};
+use crate::{admin, body, cors, wire};
+
+/// What a pipeline is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub handler: Arc<dyn Handler>,
+    pub settings: Settings,
+    pub addresses: Addresses,
+    /// Against which the dates of signatures and tokens are checked: the real one, also when the node's has been moved.
+    pub clock: Arc<dyn Clock>,
+    /// The node's clock where it may be moved.
+    pub movable_clock: Option<Arc<SystemClock>>,
+    /// The certificate authority clients may want to trust.
+    pub ca_pem: Option<Bytes>,
+}
+
+impl Parts {
+    /// The usual parts around a handler.
+    pub fn new(handler: Arc<dyn Handler>, settings: Settings) -> Parts {
+        let clock = Arc::new(SystemClock::default());
+        Parts {
+            handler,
+            settings,
+            addresses: Addresses::default(),
+            clock,
+            movable_clock: None,
+            ca_pem: None,
+        }
+    }
+}
+
+/// Answers the requests of one account.
+pub struct Pipeline {
+    parts: Parts,
+    authenticator: Authenticator,
+    activity_ids: ActivityIds,
+    metrics: Metrics,
+    faults: Faults,
+    stopping: AtomicBool,
+}
+
+/// A request whose body has not been read.
+pub(crate) struct Incomplete<'a> {
+    pub peer: &'a Peer,
+    pub head: request::Parts,
+    pub body: Incoming,
+    pub activity_id: HeaderValue,
+}
+
+/// An answer, and what is counted about it.
+pub(crate) struct Answered {
+    pub response: Response<Bytes>,
+    pub operation: &'static str,
+    pub charge: Charge,
+}
+
+impl Answered {
+    pub fn new(operation: &'static str, response: Response<Bytes>) -> Answered {
+        Answered {
+            response,
+            operation,
+            charge: Charge::ZERO,
+        }
+    }
+}
+
+impl Pipeline {
+    pub fn new(parts: Parts) -> Pipeline {
+        let authenticator = Authenticator::new(parts.handler.keys());
+        Pipeline {
+            parts,
+            authenticator,
+            activity_ids: ActivityIds::new(),
+            metrics: Metrics::default(),
+            faults: Faults::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.parts.settings
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// From now on the server is not ready for new clients.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+
+    /// Answers one request, whatever it is.
+    pub async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let started = Instant::now();
+        let _active = self.metrics.request();
+        let (head, body) = request.into_parts();
+        let from_browser = head.headers.contains_key(header::ORIGIN);
+        let activity_id = Headers(&head.headers)
+            .activity_id()
+            .unwrap_or_else(|| self.activity_ids.next());
+        let span = tracing::debug_span!(
+            "request",
+            activity_id = activity_id.to_str().unwrap_or_default(),
+            operation = tracing::field::Empty,
+            database = tracing::field::Empty,
+            container = tracing::field::Empty,
+        );
+        let request = Incomplete {
+            peer,
+            head,
+            body,
+            activity_id: activity_id.clone(),
+        };
+        let mut answered = match catch_panic(self.dispatch(request).instrument(span.clone())).await {
+            Some(answered) => answered,
+            None => self.after_panic(activity_id),
+        };
+        if from_browser {
+            cors::expose(answered.response.headers_mut());
+        }
+        let status = answered.response.status().as_u16();
+        self.metrics
+            .record(answered.operation, status, started.elapsed(), answered.charge);
+        span.in_scope(|| tracing::debug!(operation = answered.operation, status, "answered"));
+        answered.response.map(Full::new)
+    }
+
+    async fn dispatch(&self, request: Incomplete<'_>) -> Answered {
+        if request.head.method == Method::OPTIONS {
+            return Answered::new("preflight", cors::preflight(&request.head.headers));
+        }
+        if admin::serves(request.head.uri.path()) {
+            return admin::answer(self, request).await;
+        }
+        let activity_id = request.activity_id.clone();
+        data::answer(self, request)
+            .await
+            .unwrap_or_else(|error| self.refuse(activity_id, error))
+    }
+
+    pub(crate) fn refuse(&self, activity_id: HeaderValue, error: Error) -> Answered {
+        Answered::new(UNKNOWN_OPERATION, wire::refuse(activity_id, error))
+    }
+
+    fn after_panic(&self, activity_id: HeaderValue) -> Answered {
+        self.metrics.panic();
+        tracing::error!(
+            activity_id = activity_id.to_str().unwrap_or_default(),
+            "a request ended in a panic"
+        );
+        self.refuse(
+            activity_id,
+            Error::new(
+                Status::INTERNAL,
+                "The server failed to handle this request. This is a bug.",
+            ),
+        )
+    }
+
+    /// Who sent this request.
+    pub(crate) fn authenticate(&self, head: &request::Parts, resource_type: &str, link: &str) -> Result<Principal> {
+        let text = |name| {
+            head.headers
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        let credentials = Credentials {
+            authorization: text(names::AUTHORIZATION),
+            x_ms_date: text(names::X_MS_DATE),
+            date: text(names::DATE),
+        };
+        let signed = Signed {
+            verb: head.method.as_str(),
+            resource_type,
+            link,
+        };
+        self.authenticator
+            .authenticate(&self.parts.handler.keys(), signed, credentials, self.now())
+    }
+
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    /// Reads a request's body, or says why not; the connection then knows that there is more to come.
+    pub(crate) async fn read_body(&self, peer: &Peer, body: Incoming) -> Result<Bytes> {
+        let settings = self.settings();
+        let read = body::read(body, settings.body_bytes_max, settings.body_timeout).await;
+        if read.is_err() {
+            peer.traffic.refuse_body();
+        }
+        read
+    }
+}
+
+/// Notes that a request was answered without its body being read.
+pub(crate) fn leave_unread(peer: &Peer, body: &Incoming) {
+    if !body.is_end_stream() {
+        peer.traffic.refuse_body();
+    }
+}
+
+/// Runs a future to its end; `None` if it panicked. What it held is dropped like after any early return.
+async fn catch_panic<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! A request of the data plane: databases, containers, items and what belongs to them.
+
+use http::{HeaderValue, Method, request};
+use orrery_model::{Error, Result, Status};
+use orrery_node::api::{ItemVerb, MetadataVerb, Operation, Principal, ResourceKind, Selector};
+use orrery_node::{Failure, Reply, Request};
+
+use super::{Answered, Incomplete, Pipeline, leave_unread};
+use crate::connection::Peer;
+use crate::faults::{Effect, Fault, Subject};
+use crate::permissions::TokenIssue;
+use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
+
+/// Answers a request, or says why it is refused before it reaches the handler.
+pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Result<Answered> {
+    let Incomplete {
+        peer,
+        head,
+        body,
+        activity_id,
+    } = request;
+    let known = wire::route(&head.uri).and_then(|route| {
+        let principal = pipeline.authenticate(&head, route.signed.resource_type, &route.signed.link)?;
+        Ok((route, principal))
+    });
+    let (route, principal) = known.inspect_err(|_| leave_unread(peer, &body))?;
+    if route.kind == RouteKind::Account && head.method == Method::GET {
+        leave_unread(peer, &body);
+        return Ok(account(pipeline, peer, &head, activity_id));
+    }
+    let body = pipeline.read_body(peer, body).await?;
+    let names = Names::of(pipeline, &route);
+    let decoded = wire::decode(route, &head, body, pipeline.parts().handler.account().consistency)?;
+    refuse_forbidden(&principal, &decoded.operation)?;
+    let fault = names.fault(pipeline, &head.method, decoded.name);
+    execute(
+        pipeline,
+        peer,
+        &head,
+        Call {
+            principal,
+            decoded,
+            fault,
+            activity_id,
+        },
+    )
+    .await
+}
+
+fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activity_id: HeaderValue) -> Answered {
+    let account = pipeline.parts().handler.account();
+    let locations = pipeline.parts().addresses.locations(account, head, peer.tls);
+    let document = wire::account::document(account, &locations);
+    Answered::new("read_account", wire::encode_account(&activity_id, document))
+}
+
+/// A request that was understood and may happen.
+struct Call {
+    principal: Principal,
+    decoded: Decoded,
+    fault: Option<Fault>,
+    activity_id: HeaderValue,
+}
+
+async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: Call) -> Result<Answered> {
+    let Call {
+        principal,
+        decoded: Decoded {
+            operation,
+            options,
+            form,
+            name,
+        },
+        fault,
+        activity_id,
+    } = call;
+    tracing::Span::current().record("operation", name);
+    let tokens = TokenIssue::for_operation(&operation, &head.headers)?;
+    let request = Request {
+        principal,
+        options,
+        operation,
+    };
+    let handler = &pipeline.parts().handler;
+    let mut answer = match fault {
+        None => handler.execute(request).await,
+        Some(fault) => execute_with_fault(pipeline, peer, request, fault).await,
+    };
+    if let (Some(tokens), Ok(reply)) = (tokens, &mut answer) {
+        tokens.put_into(pipeline, reply).await;
+    }
+    let charge = answer
+        .as_ref()
+        .map_or_else(|failure| failure.facts.charge, |reply| reply.facts.charge);
+    let response = wire::encode(&RequestMeta { activity_id, form }, answer);
+    Ok(Answered {
+        response,
+        operation: name,
+        charge,
+    })
+}
+
+async fn execute_with_fault(
+    pipeline: &Pipeline,
+    peer: &Peer,
+    request: Request,
+    fault: Fault,
+) -> Result<Reply, Failure> {
+    pipeline.metrics().fault();
+    let handler = &pipeline.parts().handler;
+    if fault.after && !matches!(fault.effect, Effect::None) {
+        // The answer is lost on its way back; only what the operation did remains.
+        let _ = handler.execute(request.clone()).await;
+    }
+    tokio::time::sleep(fault.delay).await;
+    match fault.effect {
+        Effect::None => handler.execute(request).await,
+        Effect::Fail(error) => Err(error.into()),
+        Effect::DropConnection => {
+            peer.drop_connection.cancel();
+            // The connection is dropped around this future before anything could be written to it.
+            std::future::pending().await
+        }
+    }
+}
+
+/// The names of a request's database and container, kept only while someone has use for them.
+#[derive(Default)]
+struct Names {
+    database: Option<String>,
+    container: Option<String>,
+}
+
+impl Names {
+    fn of(pipeline: &Pipeline, route: &Route) -> Names {
+        if pipeline.faults().is_empty() && tracing::Span::current().is_disabled() {
+            return Names::default();
+        }
+        let mut selectors = route.ancestors.iter().chain(&route.target);
+        let mut name = || match selectors.next() {
+            Some(Selector::Name(name)) => Some(name.clone()),
+            _ => None,
+        };
+        let database = name();
+        let container = if is_below_container(route.kind) { name() } else { None };
+        let names = Names { database, container };
+        let span = tracing::Span::current();
+        span.record("database", names.database.as_deref());
+        span.record("container", names.container.as_deref());
+        names
+    }
+
+    fn fault(&self, pipeline: &Pipeline, method: &Method, operation: &str) -> Option<Fault> {
+        let (database, container) = (self.database.as_deref(), self.container.as_deref());
+        pipeline.faults().meet(Subject {
+            operation,
+            method: method.as_str(),
+            database,
+            container,
+        })
+    }
+}
+
+fn is_below_container(kind: RouteKind) -> bool {
+    !matches!(
+        kind,
+        RouteKind::Resource(ResourceKind::User | ResourceKind::Permission) | RouteKind::ClientEncryptionKeys
+    )
+}
+
+/// A read-only key does not write. What a resource token allows is known where the resource is known.
+fn refuse_forbidden(principal: &Principal, operation: &Operation) -> Result<()> {
+    match principal {
+        Principal::Account { read_only: true } if writes(operation) => Err(Error::new(
+            Status::FORBIDDEN,
+            "The given request cannot be authorized: a read-only key was used for an operation that writes.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn writes(operation: &Operation) -> bool {
+    match operation {
+        Operation::Metadata(metadata) => !matches!(
+            metadata.verb,
+            MetadataVerb::Read { .. } | MetadataVerb::List { .. } | MetadataVerb::Query { .. }
+        ),
+        Operation::Item(item) => !matches!(item.verb, ItemVerb::Read { .. }),
+        Operation::Batch(batch) => batch
+            .steps
+            .iter()
+            .any(|step| !matches!(step.verb, ItemVerb::Read { .. })),
+        Operation::DeletePartitionKey { .. } => true,
+        Operation::PartitionRanges { .. }
+        | Operation::ReadFeed { .. }
+        | Operation::Query { .. }
+        | Operation::QueryPlan { .. }
+        | Operation::ChangeFeed { .. } => false,
+    }
+}
