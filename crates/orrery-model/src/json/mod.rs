@@ -95,11 +95,14 @@ impl PartialEq for Object {
     }
 }
 
+/// The last of two equal names wins. Takes linear time, so it is also the way to build an object from strangers' names.
 impl FromIterator<(String, Value)> for Object {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(members: I) -> Object {
-        let mut object = Object::new();
-        members.into_iter().for_each(|(name, value)| object.insert(name, value));
-        object
+        let mut unique = parse::Members::default();
+        for (name, value) in members {
+            unique.insert(name, value);
+        }
+        unique.into_object()
     }
 }
 

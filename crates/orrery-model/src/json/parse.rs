@@ -287,10 +287,10 @@ fn integer(text: &str) -> Option<Number> {
     text.parse::<i64>().map(Number::Int).or_else(|_| text.parse::<u64>().map(Number::UInt)).ok()
 }
 
-/// Members while an object is read. Small objects are searched; large ones, which a stranger may send to make the search
+/// Members while an object is built. Small objects are searched; large ones, which a stranger may send to make the search
 /// quadratic, get an index.
 #[derive(Default)]
-struct Members {
+pub(super) struct Members {
     members: Vec<(String, Value)>,
     index: std::collections::HashMap<String, usize>,
 }
@@ -299,7 +299,7 @@ const INDEXED_FROM: usize = 32;
 
 impl Members {
     /// False when the name was there already: the value then replaces the earlier one.
-    fn insert(&mut self, name: String, value: Value) -> bool {
+    pub(super) fn insert(&mut self, name: String, value: Value) -> bool {
         let known = if self.members.len() < INDEXED_FROM {
             self.members.iter().position(|(key, _)| *key == name)
         } else {
@@ -321,7 +321,7 @@ impl Members {
         known.is_none()
     }
 
-    fn into_object(self) -> Object {
+    pub(super) fn into_object(self) -> Object {
         Object { members: self.members }
     }
 }
