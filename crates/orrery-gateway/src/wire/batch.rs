@@ -1,54 +1,52 @@
-//! Batches: several item operations in one request, all or nothing or each on its own, in JSON and in HybridRow.
-
-use std::io::Write as _;
+//! Batches: several item operations in one request, all or nothing or each on its own.
+//!
+//! Of an atomic batch one step that makes no sense refuses the whole. Of a bulk request such a step fails alone, as one
+//! that the node refuses would: it is left out of the operation, and its result is put back at its place in the answer.
 
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
-use orrery_model::json::{self, Object, Value};
+use orrery_model::json::Value;
 use orrery_model::limits::BATCH_OPERATIONS_MAX;
 use orrery_model::patch::Patch;
-use orrery_model::{Error, PartitionKey, Result};
+use orrery_model::{Charge, Error, PartitionKey, Result, Status};
 use orrery_node::api::{
     BatchOperation, BatchStep, ContainerRef, ItemBody, ItemSelector, ItemVerb, Operation, StepResult,
 };
 
 use super::headers::names;
 use super::item;
-use super::request::{Call, Meaning, ReplyForm, missing_partition_key};
+use super::request::{Call, Meaning, RejectedStep, ReplyForm, missing_partition_key};
 
-/// A step and whether its result may come without content.
-#[derive(Debug)]
-struct Step {
-    step: BatchStep,
-    minimal: bool,
-}
+mod json;
 
 pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning> {
     let headers = call.headers;
     let atomic = headers.flag(&names::BATCH_ATOMIC);
+    let continue_on_error = headers.flag(&names::BATCH_CONTINUE_ON_ERROR);
     let partition_key = headers.partition_key()?;
     let partition = headers.partition_id()?;
     if partition_key.is_none() && (atomic || partition.is_none()) {
         return Err(missing_partition_key());
     }
-    let steps = parse_json(&call.body)?;
-    let minimal_all = headers.prefers_minimal()?;
-    // Asking for nothing back is about writes; a read without its item would be pointless.
-    let is_read = |step: &Step| matches!(step.step.verb, ItemVerb::Read { .. });
-    let minimal = steps
-        .iter()
-        .map(|step| (minimal_all || step.minimal) && !is_read(step))
-        .collect();
+    let raw_steps = json::parse(&call.body)?;
+    check_count(raw_steps.len())?;
+    let sorted = if atomic {
+        take_all(raw_steps, headers.prefers_minimal()?)?
+    } else {
+        take_valid(raw_steps, headers.prefers_minimal()?, continue_on_error)?
+    };
+    let steps = sorted.steps;
     let operation = Operation::Batch(BatchOperation {
         container,
         partition_key,
         partition,
         atomic,
-        continue_on_error: headers.flag(&names::BATCH_CONTINUE_ON_ERROR),
-        steps: steps.into_iter().map(|step| step.step).collect(),
+        continue_on_error,
+        steps,
     });
     let form = ReplyForm::Batch {
-        minimal,
+        minimal: sorted.minimal,
+        rejected: sorted.rejected,
         hybrid_row: false,
     };
     Ok(Meaning {
@@ -58,12 +56,12 @@ pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning>
     })
 }
 
-fn parse_json(body: &[u8]) -> Result<Vec<Step>> {
-    let Value::Array(operations) = item::parse(body)? else {
-        return Err(invalid("an array of operations is expected"));
-    };
-    check_count(operations.len())?;
-    operations.into_iter().map(parse_operation).collect()
+/// The body of the answer.
+pub(super) fn encode(results: Vec<StepResult>, form: &ReplyForm) -> Bytes {
+    match form {
+        ReplyForm::Batch { minimal, rejected, .. } => json::encode(&put_back(results, rejected), minimal),
+        _ => json::encode(&results, &[]),
+    }
 }
 
 fn check_count(n_operations: usize) -> Result<()> {
@@ -76,56 +74,83 @@ fn check_count(n_operations: usize) -> Result<()> {
     }
 }
 
-fn parse_operation(operation: Value) -> Result<Step> {
-    let Value::Object(mut members) = operation else {
-        return Err(invalid("an operation is not an object"));
-    };
-    let kind = take_text(&mut members, "operationType")?.ok_or_else(|| invalid("an operation has no operationType"))?;
-    RawStep {
-        kind: Kind::parse(&kind).ok_or_else(|| invalid("an operationType is unknown"))?,
-        id: take_text(&mut members, "id")?,
-        body: members.remove("resourceBody").map(Body::Parsed),
-        partition_key: take_text(&mut members, "partitionKey")?,
-        if_match: take_text(&mut members, "ifMatch")?,
-        if_none_match: take_text(&mut members, "ifNoneMatch")?,
-        minimal: members
-            .get("minimalReturnPreference")
-            .and_then(Value::as_bool)
-            .unwrap_or(false),
-    }
-    .into_step()
+/// The steps of a request, taken apart.
+#[derive(Debug, Default)]
+struct Sorted {
+    /// What the node is asked.
+    steps: Vec<BatchStep>,
+    /// For every step of the request: its result comes without content.
+    minimal: Vec<bool>,
+    rejected: Vec<RejectedStep>,
 }
 
-fn take_text(members: &mut Object, name: &str) -> Result<Option<String>> {
-    match members.remove(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(invalid(&format!("the member '{name}' of an operation is not a string"))),
+impl Sorted {
+    fn take(&mut self, step: Step, minimal_all: bool) {
+        // Asking for nothing back is about writes; a read without its item would be pointless.
+        let is_read = matches!(step.step.verb, ItemVerb::Read { .. });
+        self.minimal.push((minimal_all || step.minimal) && !is_read);
+        self.steps.push(step.step);
+    }
+
+    fn reject(&mut self, status: Status) {
+        let index = self.minimal.len();
+        self.minimal.push(false);
+        self.rejected.push(RejectedStep { index, status });
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Create,
-    Upsert,
-    Read,
-    Replace,
-    Patch,
-    Delete,
+fn take_all(raw_steps: Vec<Result<RawStep>>, minimal_all: bool) -> Result<Sorted> {
+    let mut sorted = Sorted::default();
+    for raw in raw_steps {
+        sorted.take(raw?.into_step()?, minimal_all);
+    }
+    Ok(sorted)
 }
 
-impl Kind {
-    fn parse(name: &str) -> Option<Kind> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "create" => Kind::Create,
-            "upsert" => Kind::Upsert,
-            "read" => Kind::Read,
-            "replace" => Kind::Replace,
-            "patch" => Kind::Patch,
-            "delete" => Kind::Delete,
-            _ => return None,
-        })
+/// Refuses the request only if none of its steps makes sense.
+fn take_valid(raw_steps: Vec<Result<RawStep>>, minimal_all: bool, continue_on_error: bool) -> Result<Sorted> {
+    let mut sorted = Sorted::default();
+    let mut first_error = None;
+    for raw in raw_steps {
+        if first_error.is_some() && !continue_on_error {
+            sorted.reject(Status::FAILED_DEPENDENCY);
+            continue;
+        }
+        match raw.and_then(RawStep::into_step) {
+            Ok(step) => sorted.take(step, minimal_all),
+            Err(error) => {
+                sorted.reject(error.status());
+                first_error.get_or_insert(error);
+            }
+        }
     }
+    match first_error {
+        Some(error) if sorted.steps.is_empty() => Err(error),
+        _ => Ok(sorted),
+    }
+}
+
+/// Adds the results of steps that never reached the node. They are in ascending order.
+fn put_back(mut results: Vec<StepResult>, rejected: &[RejectedStep]) -> Vec<StepResult> {
+    for step in rejected {
+        let result = StepResult {
+            status: step.status.code,
+            sub_status: step.status.sub,
+            charge: Charge::ZERO,
+            etag: None,
+            body: None,
+            retry_after_ms: None,
+        };
+        results.insert(step.index.min(results.len()), result);
+    }
+    results
+}
+
+/// A step and whether its result may come without content.
+#[derive(Debug)]
+struct Step {
+    step: BatchStep,
+    minimal: bool,
 }
 
 /// One operation as either encoding carries it.
@@ -138,6 +163,16 @@ struct RawStep {
     if_match: Option<String>,
     if_none_match: Option<String>,
     minimal: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Create,
+    Upsert,
+    Read,
+    Replace,
+    Patch,
+    Delete,
 }
 
 #[derive(Debug)]
@@ -208,46 +243,6 @@ fn verb(kind: Kind, id: Option<String>, body: Option<Body>) -> Result<ItemVerb> 
 
 fn invalid(reason: &str) -> Error {
     Error::bad_request(format!("The batch request is invalid: {reason}."))
-}
-
-/// The results in JSON, one entry per operation and in order. `minimal` says whose content is left out.
-pub(super) fn encode_json(results: &[StepResult], minimal: &[bool]) -> Bytes {
-    let n_bytes: usize = results
-        .iter()
-        .map(|result| 160 + result.body.as_ref().map_or(0, Bytes::len))
-        .sum();
-    let mut out = Vec::with_capacity(n_bytes + 2);
-    out.push(b'[');
-    for (index, result) in results.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        let without_body = minimal.get(index).copied().unwrap_or(false);
-        encode_result(result, without_body, &mut out);
-    }
-    out.push(b']');
-    out.into()
-}
-
-fn encode_result(result: &StepResult, without_body: bool, out: &mut Vec<u8>) {
-    // Writing to a vector cannot fail, so the results are not looked at.
-    let _ = write!(out, "{{\"statusCode\":{}", result.status);
-    if result.sub_status != 0 {
-        let _ = write!(out, ",\"subStatusCode\":{}", result.sub_status);
-    }
-    let _ = write!(out, ",\"requestCharge\":{}", result.charge);
-    if let Some(etag) = &result.etag {
-        out.extend_from_slice(b",\"eTag\":");
-        json::print_string(&etag.to_string(), out);
-    }
-    if let Some(body) = result.body.as_ref().filter(|_| !without_body) {
-        out.extend_from_slice(b",\"resourceBody\":");
-        out.extend_from_slice(body);
-    }
-    if let Some(milliseconds) = result.retry_after_ms {
-        let _ = write!(out, ",\"retryAfterMilliseconds\":{milliseconds}");
-    }
-    out.push(b'}');
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! Empty segments are skipped: some clients end every path with a slash, some start it with two. Either all ids of a path
 //! are names or all are resource ids; the database's decides.
 
+use std::borrow::Cow;
+
 use http::Uri;
 use orrery_model::name::looks_like_database_rid;
 use orrery_model::{Error, ResourceId, Result, Status};
@@ -74,7 +76,7 @@ impl Route {
     }
 }
 
-fn resource(segments: &[String]) -> Result<Route> {
+fn resource(segments: &[Cow<'_, str>]) -> Result<Route> {
     let mut kind = RouteKind::Account;
     let mut selectors = Vec::with_capacity(SEGMENTS_MAX / 2);
     let mut by_rid = false;
@@ -87,7 +89,7 @@ fn resource(segments: &[String]) -> Result<Route> {
         let selector = match kind {
             RouteKind::Resource(ResourceKind::Offer) => offer(id),
             _ if by_rid => Selector::Rid(child_rid(selectors.last(), id)?),
-            _ => Selector::Name(id.clone()),
+            _ => Selector::Name(id.as_ref().to_owned()),
         };
         selectors.push(selector);
     }
@@ -105,7 +107,7 @@ fn resource(segments: &[String]) -> Result<Route> {
     })
 }
 
-fn partition_key_deletion(container: &[String]) -> Result<Route> {
+fn partition_key_deletion(container: &[Cow<'_, str>]) -> Result<Route> {
     let container = resource(container)?;
     if container.kind != RouteKind::Resource(ResourceKind::Container) {
         return Err(unknown());
@@ -167,7 +169,7 @@ fn resource_type(kind: RouteKind) -> &'static str {
 
 /// The link of the target, or of the parent of a feed. Names keep their case; of a path of resource ids only the last
 /// one is signed, in lower case.
-fn link(kind: RouteKind, segments: &[String], by_rid: bool) -> String {
+fn link(kind: RouteKind, segments: &[Cow<'_, str>], by_rid: bool) -> String {
     let whole_pairs = &segments[..segments.len() / 2 * 2];
     let last_alone = by_rid || kind == RouteKind::Resource(ResourceKind::Offer);
     match whole_pairs.last() {
@@ -194,7 +196,7 @@ fn child_rid(parent: Option<&Selector>, text: &str) -> Result<ResourceId> {
         })
 }
 
-fn segments(path: &str) -> Result<Vec<String>> {
+fn segments(path: &str) -> Result<Vec<Cow<'_, str>>> {
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         if segments.len() == SEGMENTS_MAX {
@@ -206,9 +208,9 @@ fn segments(path: &str) -> Result<Vec<String>> {
 }
 
 /// Undoes percent-encoding. A `%` that starts no escape stands for itself, as clients that forgot to escape it mean it.
-fn decode_segment(segment: &str) -> Result<String> {
+fn decode_segment(segment: &str) -> Result<Cow<'_, str>> {
     if !segment.contains('%') {
-        return Ok(segment.to_owned());
+        return Ok(Cow::Borrowed(segment));
     }
     let bytes = segment.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -218,7 +220,9 @@ fn decode_segment(segment: &str) -> Result<String> {
         decoded.push(escaped.unwrap_or(byte));
         at += if escaped.is_some() { 3 } else { 1 };
     }
-    String::from_utf8(decoded).map_err(|_| Error::bad_request("The path is not UTF-8 once its escapes are undone."))
+    String::from_utf8(decoded)
+        .map(Cow::Owned)
+        .map_err(|_| Error::bad_request("The path is not UTF-8 once its escapes are undone."))
 }
 
 fn escape(digits: &[u8]) -> Option<u8> {

@@ -35,9 +35,11 @@ pub enum ReplyForm {
     ItemWrite {
         minimal: bool,
     },
-    /// For every step: leave the content out. In HybridRow if the request was.
+    /// For every step the node was asked for: leave the content out. Steps that made no sense are answered here, each at
+    /// its place. In HybridRow if the request was.
     Batch {
         minimal: Vec<bool>,
+        rejected: Vec<RejectedStep>,
         hybrid_row: bool,
     },
     Feed,
@@ -48,6 +50,14 @@ pub enum ReplyForm {
         enveloped: bool,
     },
     PartitionKeyDeletion,
+}
+
+/// A step of a batch that never reached the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RejectedStep {
+    /// Its place in the request.
+    pub index: usize,
+    pub status: Status,
 }
 
 /// What one request asks for: everything of [`Decoded`] that is particular to its kind.

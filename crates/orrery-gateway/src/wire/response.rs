@@ -66,7 +66,7 @@ fn encode_reply(meta: &RequestMeta, reply: Reply) -> Result<Response<Bytes>, Fai
             (StatusCode::NOT_MODIFIED, Bytes::new())
         }
         Outcome::Feed(page) => (StatusCode::OK, self::page(meta, &mut headers, page)?),
-        Outcome::Batch(results) => steps(meta, &results),
+        Outcome::Batch(results) => steps(meta, results),
         Outcome::Plan(plan) => {
             headers.insert(names::CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache"));
             (StatusCode::OK, plan.to_text().into())
@@ -115,18 +115,15 @@ fn page(meta: &RequestMeta, headers: &mut HeaderMap, mut page: Feed) -> Result<B
 const QUERY_EXECUTION_INFO: &str = r#"{"reverseRidEnabled":false,"reverseIndexScan":false}"#;
 
 /// 200 when every step succeeded, 207 otherwise.
-fn steps(meta: &RequestMeta, results: &[StepResult]) -> (StatusCode, Bytes) {
-    let all_succeeded = results.iter().all(|result| result.status < 400);
+fn steps(meta: &RequestMeta, results: Vec<StepResult>) -> (StatusCode, Bytes) {
+    let none_rejected = !matches!(&meta.form, ReplyForm::Batch { rejected, .. } if !rejected.is_empty());
+    let all_succeeded = none_rejected && results.iter().all(|result| result.status < 400);
     let status = if all_succeeded {
         StatusCode::OK
     } else {
         StatusCode::MULTI_STATUS
     };
-    let minimal = match &meta.form {
-        ReplyForm::Batch { minimal, .. } => minimal.as_slice(),
-        _ => &[],
-    };
-    (status, batch::encode_json(results, minimal))
+    (status, batch::encode(results, &meta.form))
 }
 
 fn encode_failure(meta: &RequestMeta, failure: &Failure) -> Response<Bytes> {

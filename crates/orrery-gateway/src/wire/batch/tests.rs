@@ -1,4 +1,4 @@
-use orrery_model::{Charge, Etag, Status};
+use orrery_model::Etag;
 
 use super::*;
 use crate::wire::tests::{KEY, refusal, request};
@@ -45,6 +45,7 @@ fn a_transactional_batch_has_one_key_and_every_kind_of_step() {
         form,
         ReplyForm::Batch {
             minimal: vec![false; 6],
+            rejected: vec![],
             hybrid_row: false
         }
     );
@@ -70,6 +71,7 @@ fn bulk_steps_carry_their_own_keys_and_name_a_range() {
         form,
         ReplyForm::Batch {
             minimal: vec![true],
+            rejected: vec![],
             hybrid_row: false
         }
     );
@@ -83,6 +85,7 @@ fn a_minimal_answer_still_carries_what_was_read() {
         form,
         ReplyForm::Batch {
             minimal: vec![true, false],
+            rejected: vec![],
             hybrid_row: false
         }
     );
@@ -155,7 +158,65 @@ fn results_come_in_order_with_what_is_known_of_each() {
     let last = r#"{"statusCode":429,"subStatusCode":3200,"requestCharge":5.71,"retryAfterMilliseconds":7}"#;
     let results = [created.clone(), created, throttled];
     assert_eq!(
-        encode_json(&results, &[false, true, false]),
+        json::encode(&results, &[false, true, false]),
         format!("[{full},{minimal},{last}]")
     );
+}
+
+const BULK: (&str, &str) = ("x-ms-cosmos-batch-atomic", "false");
+const GO_ON: (&str, &str) = ("x-ms-cosmos-batch-continue-on-error", "true");
+const MIXED: &str = r#"[
+    {"operationType":"Create","resourceBody":{}},
+    {"operationType":"Read","id":"a"},
+    {"operationType":"Erase","id":"b"},
+    {"operationType":"Delete","id":"c"}
+]"#;
+
+fn result(status: u16) -> StepResult {
+    StepResult {
+        status,
+        sub_status: 0,
+        charge: Charge::ZERO,
+        etag: None,
+        body: None,
+        retry_after_ms: None,
+    }
+}
+
+fn statuses(form: &ReplyForm, results: Vec<StepResult>) -> Vec<u64> {
+    let body: serde_json::Value = serde_json::from_slice(&encode(results, form)).unwrap();
+    body.as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["statusCode"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_bulk_step_that_makes_no_sense_fails_alone_and_at_its_place() {
+    let (batch, form) = batch(&[MARK, BULK, GO_ON, KEY], MIXED);
+    assert_eq!(batch.steps.len(), 2);
+    assert_eq!(statuses(&form, vec![result(200), result(204)]), [400, 200, 400, 204]);
+    // Also if the node should answer less than it was asked.
+    assert_eq!(statuses(&form, vec![]), [400, 400]);
+}
+
+#[test]
+fn a_bulk_request_that_stops_at_its_first_error_stops_at_a_senseless_step() {
+    let body = r#"[{"operationType":"Read","id":"a"},{"operationType":"Erase"},{"operationType":"Read","id":"b"}]"#;
+    let (batch, form) = batch(&[MARK, BULK, KEY], body);
+    assert_eq!(batch.steps.len(), 1);
+    assert_eq!(statuses(&form, vec![result(200)]), [200, 400, 424]);
+}
+
+#[test]
+fn one_senseless_step_refuses_an_atomic_batch() {
+    assert_eq!(refusal(LINE, &[MARK, ATOMIC, KEY], MIXED).0, Status::BAD_REQUEST);
+}
+
+#[test]
+fn a_bulk_request_without_a_single_sensible_step_is_refused() {
+    let (status, message) = refusal(LINE, &[MARK, BULK, GO_ON, KEY], r#"[{"operationType":"Erase"}]"#);
+    assert_eq!(status, Status::BAD_REQUEST);
+    assert!(message.contains("operationType is unknown"), "{message}");
 }

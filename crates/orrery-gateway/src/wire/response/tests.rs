@@ -208,6 +208,7 @@ fn a_batch_with_a_failed_step_is_a_multi_status() {
     };
     let form = || ReplyForm::Batch {
         minimal: vec![],
+        rejected: vec![],
         hybrid_row: false,
     };
     assert_eq!(answer(form(), Outcome::Batch(vec![step(201), step(304)])).status(), 200);
