@@ -72,19 +72,45 @@ pub struct ContainerRef {
 pub enum Operation {
     Metadata(MetadataOperation),
     /// The physical partitions of a container, all or those new since a tag this feed gave out earlier.
-    PartitionRanges { container: ContainerRef, since: Option<String> },
+    PartitionRanges {
+        container: ContainerRef,
+        since: Option<String>,
+    },
     Item(ItemOperation),
     Batch(BatchOperation),
     /// A page of a container's items in no particular order, without a query.
-    ReadFeed { container: ContainerRef, target: FeedTarget, page: Page },
+    ReadFeed {
+        container: ContainerRef,
+        target: FeedTarget,
+        page: Page,
+    },
     /// A query over a container's items.
-    Query { container: ContainerRef, target: FeedTarget, query: QueryText, page: Page, cross_partition: bool },
+    Query {
+        container: ContainerRef,
+        target: FeedTarget,
+        query: QueryText,
+        page: Page,
+        cross_partition: bool,
+    },
     /// How a client should run a query over several partitions.
-    QueryPlan { container: ContainerRef, query: QueryText, features: Vec<String>, partition_key: Option<PartitionKey> },
+    QueryPlan {
+        container: ContainerRef,
+        query: QueryText,
+        features: Vec<String>,
+        partition_key: Option<PartitionKey>,
+    },
     /// A page of changes.
-    ChangeFeed { container: ContainerRef, target: FeedTarget, start: FeedStart, page: Page },
+    ChangeFeed {
+        container: ContainerRef,
+        target: FeedTarget,
+        start: FeedStart,
+        page: Page,
+    },
     /// Removes every item of one logical partition.
-    DeletePartitionKey { container: ContainerRef, partition_key: PartitionKey },
+    DeletePartitionKey {
+        container: ContainerRef,
+        partition_key: PartitionKey,
+    },
 }
 
 /// Resources that live in the catalogue.
@@ -111,12 +137,33 @@ pub struct MetadataOperation {
 
 #[derive(Clone, Debug)]
 pub enum MetadataVerb {
-    Create { body: Value, upsert: bool, throughput: Option<Throughput>, precondition: Precondition },
-    Read { target: Selector, precondition: Precondition },
-    Replace { target: Selector, body: Value, precondition: Precondition, migration: Option<Migration> },
-    Delete { target: Selector, precondition: Precondition },
-    List { page: Page },
-    Query { query: QueryText, page: Page },
+    Create {
+        body: Value,
+        upsert: bool,
+        throughput: Option<Throughput>,
+        precondition: Precondition,
+    },
+    Read {
+        target: Selector,
+        precondition: Precondition,
+    },
+    Replace {
+        target: Selector,
+        body: Value,
+        precondition: Precondition,
+        migration: Option<Migration>,
+    },
+    Delete {
+        target: Selector,
+        precondition: Precondition,
+    },
+    List {
+        page: Page,
+    },
+    Query {
+        query: QueryText,
+        page: Page,
+    },
 }
 
 /// Switching an offer between manual and autoscale throughput.
@@ -237,7 +284,9 @@ pub enum Outcome {
     /// The resource is gone.
     Deleted,
     /// The client's version is current.
-    NotModified { etag: String },
+    NotModified {
+        etag: String,
+    },
     Feed(Feed),
     Batch(Vec<StepResult>),
     /// A query plan, as JSON.
@@ -331,6 +380,9 @@ pub struct Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure { error, facts: Box::default() }
+        Failure {
+            error,
+            facts: Box::default(),
+        }
     }
 }

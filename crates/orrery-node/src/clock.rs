@@ -26,7 +26,9 @@ impl SystemClock {
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         let offset_ms = self.offset_ms.load(Ordering::Relaxed);
         Timestamp((since.as_millis() as u64).saturating_add_signed(offset_ms))
     }
@@ -40,7 +42,9 @@ pub struct ManualClock {
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> ManualClock {
-        ManualClock { now_ms: AtomicU64::new(now.0) }
+        ManualClock {
+            now_ms: AtomicU64::new(now.0),
+        }
     }
 
     pub fn advance_ms(&self, milliseconds: u64) {

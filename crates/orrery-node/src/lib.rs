@@ -1,12 +1,35 @@
 //! One region alive: a catalogue of databases and containers, a task per physical partition, and the way from an
 //! operation to the partitions it concerns.
+//!
+//! Reading order: [`node`] is the front door; [`catalogue`] and [`control`] say what exists; [`items`], [`batch`], [`feed`]
+//! and [`metadata`] execute operations; [`partition`] and [`writer`] are one physical partition; [`reshard`] splits and
+//! merges them; [`snapshots`] saves and restores the whole account.
 
 pub mod account;
 pub mod admin;
 pub mod api;
+mod authorize;
+mod batch;
+mod cache;
+mod catalogue;
 pub mod clock;
+mod continuation;
+mod control;
+mod feed;
+mod items;
+mod metadata;
 pub mod node;
+mod partition;
+mod purge;
+mod query;
+mod ranges;
+mod reshard;
+mod snapshots;
+mod sync;
+mod tasks;
+mod throttle;
+mod writer;
 
 pub use api::{Failure, Reply, Request};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use node::Node;
+pub use node::{Node, NodeSettings};

@@ -1,77 +1,379 @@
 //! The node: one front door for every operation of an account in this region.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use orrery_model::{Error, Status};
+use orrery_model::log::{Opened, Operation as LogOperation, Transaction};
+use orrery_model::{Epoch, Error, LogId, Result, Status, Timestamp};
+use orrery_partition::command::Command;
+use orrery_partition::decide::unreadable;
+use orrery_partition::project;
+use orrery_partition::state::PartitionState;
+use orrery_partition::storage::{Health, Log, Role, Staged, Store};
+use tokio::sync::mpsc;
 
-use crate::account::{Account, AccountKeys};
-use crate::admin::{PartitionInfo, SnapshotInfo};
-use crate::api::{Failure, Reply, Request};
+use crate::account::{Account, AccountKeys, KeyKind, Secret};
+use crate::api::{Failure, Operation, Reply, Request};
+use crate::cache::HotCache;
+use crate::catalogue::{ContainerEntry, RangeEntry, Record};
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::partition::Partition;
+use crate::tasks::Tasks;
+use crate::throttle::Throttle;
+use crate::writer::{INBOX, Writer};
+use crate::{authorize, batch, feed, items, metadata, purge, ranges, reshard};
+
+/// What a node is told when it starts. Plain values; parts with behaviour are arguments of [`Node::start`].
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    pub account: Account,
+    /// The primary key of an account that does not exist yet. One that exists keeps its keys.
+    pub primary_key: Secret,
+    /// Gives 64 random bytes: keys that nobody chose.
+    pub fresh_secret: fn() -> [u8; 64],
+    /// Physical partitions of a new container; more when its throughput asks for more.
+    pub partitions: u32,
+    pub enforce_throughput: bool,
+    pub cache_bytes: usize,
+    /// How often expired items are looked for.
+    pub purge_interval: Duration,
+}
 
 /// One region of one account.
 #[derive(Debug)]
 pub struct Node {
-    account: Account,
-    keys: Arc<AccountKeys>,
+    pub(crate) settings: NodeSettings,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) control: Control,
+    pub(crate) tasks: Tasks,
+    pub(crate) cache: Arc<HotCache>,
+    keys: RwLock<Arc<AccountKeys>>,
+    partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
 }
 
 impl Node {
-    /// Executes one operation. A dropped future never cancels a write that has reached its partition.
-    pub async fn execute(&self, request: Request) -> Result<Reply, Failure> {
-        let _ = request;
-        Err(Error::new(Status::NOT_IMPLEMENTED, "under construction").into())
+    /// Opens the account's data and everything in it; finishes what a crash cut off.
+    pub async fn start(settings: NodeSettings, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Arc<Node>> {
+        let epoch = store
+            .list()
+            .map_err(unreadable)?
+            .iter()
+            .find(|info| info.log == LogId::SYSTEM)
+            .map_or(Epoch(1), |info| info.owner);
+        let control = Control::open(&*store, epoch, Arc::clone(&clock)).await?;
+        let keys = account_keys(&control, &settings).await?;
+        let node = Arc::new(Node {
+            cache: Arc::new(HotCache::new(settings.cache_bytes)),
+            settings,
+            store,
+            clock,
+            control,
+            tasks: Tasks::default(),
+            keys: RwLock::new(Arc::new(keys)),
+            partitions: RwLock::default(),
+        });
+        node.open_all().await?;
+        reshard::recover(&node).await?;
+        node.drop_strangers().await?;
+        node.tasks.spawn(purge::run(Arc::downgrade(&node)));
+        Ok(node)
+    }
+
+    /// Executes one operation. A dropped future never cancels a change that has begun.
+    pub async fn execute(self: &Arc<Node>, request: Request) -> Result<Reply, Failure> {
+        let Request {
+            principal,
+            options,
+            operation,
+        } = request;
+        authorize::writes(&principal, &operation)?;
+        match operation {
+            Operation::Metadata(operation) => metadata::execute(self, &principal, operation).await,
+            Operation::PartitionRanges { container, since } => {
+                ranges::read(self, &principal, &options, &container, since.as_deref())
+            }
+            Operation::Item(operation) => items::execute(self, &principal, &options, operation).await,
+            Operation::Batch(operation) => batch::execute(self, &principal, &options, operation).await,
+            Operation::ReadFeed {
+                container,
+                target,
+                page,
+            } => feed::read(self, &principal, &options, &container, &target, &page).await,
+            Operation::DeletePartitionKey {
+                container,
+                partition_key,
+            } => items::delete_partition_key(self, &principal, &options, &container, &partition_key).await,
+            Operation::Query { .. } | Operation::QueryPlan { .. } => Err(not_here("Queries over items").into()),
+            Operation::ChangeFeed { .. } => Err(not_here("The change feed").into()),
+        }
     }
 
     pub fn account(&self) -> &Account {
-        &self.account
+        &self.settings.account
     }
 
     /// The keys in force now.
     pub fn keys(&self) -> Arc<AccountKeys> {
-        Arc::clone(&self.keys)
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Every physical partition that is serving, of all containers or of one (`db/container` names).
-    pub async fn partitions(&self, container: Option<(&str, &str)>) -> Result<Vec<PartitionInfo>, Error> {
-        let _ = container;
-        Ok(Vec::new())
+    /// Replaces one key by a new one; whoever used the old one is refused from now on.
+    pub async fn rotate_key(self: &Arc<Node>, kind: KeyKind) -> Result<Secret> {
+        let node = Arc::clone(self);
+        self.uncancelled(async move {
+            let mut change = node.control.change().await;
+            let mut keys = AccountKeys::clone(&node.keys());
+            let fresh = Secret((node.settings.fresh_secret)().to_vec());
+            let slot = match kind {
+                KeyKind::Primary => &mut keys.primary,
+                KeyKind::Secondary => &mut keys.secondary,
+                KeyKind::PrimaryReadOnly => &mut keys.primary_read_only,
+                KeyKind::SecondaryReadOnly => &mut keys.secondary_read_only,
+            };
+            *slot = fresh.clone();
+            change.put(Record::Account(keys.clone()));
+            change.commit().await?;
+            *node.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+            Ok(fresh)
+        })
+        .await
     }
 
-    /// Splits a partition in two; answers the children once they serve.
-    pub async fn split(&self, database: &str, container: &str, partition: u32) -> Result<Vec<PartitionInfo>, Error> {
-        let _ = (database, container, partition);
-        Ok(Vec::new())
+    pub fn health(&self) -> Health {
+        self.store.health()
     }
 
-    /// Merges two neighbours; answers the child once it serves.
-    pub async fn merge(&self, database: &str, container: &str, partitions: (u32, u32)) -> Result<PartitionInfo, Error> {
-        let _ = (database, container, partitions);
-        Err(Error::new(Status::NOT_IMPLEMENTED, "under construction"))
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
-    /// Saves the whole account under a name.
-    pub async fn save_snapshot(&self, name: &str) -> Result<SnapshotInfo, Error> {
-        let _ = name;
-        Err(Error::new(Status::NOT_IMPLEMENTED, "under construction"))
+    /// Stops taking work, lets what has begun finish, and closes the store.
+    pub async fn stop(&self, deadline: Duration) -> Result<()> {
+        self.partitions.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.tasks.stop(deadline).await;
+        self.store.close().await.map_err(unreadable)
     }
 
-    /// Brings the account back to what it was when the snapshot was saved.
-    pub async fn restore_snapshot(&self, name: &str) -> Result<SnapshotInfo, Error> {
-        let _ = name;
-        Err(Error::new(Status::NOT_IMPLEMENTED, "under construction"))
+    /// Runs work that must not stop halfway when its caller goes away.
+    pub(crate) async fn uncancelled<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (done, result) = tokio::sync::oneshot::channel();
+        self.tasks.spawn(async move {
+            // The caller may be gone; the work is done all the same.
+            let _ = done.send(work.await);
+        });
+        result
+            .await
+            .map_err(|_| Error::new(Status::INTERNAL, "The operation ended without an answer."))?
     }
 
-    pub async fn snapshots(&self) -> Result<Vec<SnapshotInfo>, Error> {
-        Ok(Vec::new())
+    /// The running partition behind an entry of the catalogue.
+    pub(crate) fn partition(&self, range: &RangeEntry) -> Result<Arc<Partition>> {
+        let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
+        partitions
+            .get(&range.log)
+            .cloned()
+            .ok_or_else(|| Error::new(Status::PARTITION_GONE, "The partition is not served here."))
     }
 
-    pub async fn drop_snapshot(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
+    /// Opens a partition's log, brings it up to the container's definition, and starts its writer.
+    pub(crate) async fn open_partition(
+        &self,
+        container: &ContainerEntry,
+        range: &RangeEntry,
+    ) -> Result<Arc<Partition>> {
+        let owner = self
+            .store
+            .list()
+            .map_err(unreadable)?
+            .iter()
+            .find(|info| info.log == range.log)
+            .map_or(Epoch(1), |info| info.owner);
+        self.open_partition_as(container, range, owner).await
+    }
+
+    async fn open_partition_as(
+        &self,
+        container: &ContainerEntry,
+        range: &RangeEntry,
+        owner: Epoch,
+    ) -> Result<Arc<Partition>> {
+        let log = self
+            .store
+            .open(
+                range.log,
+                Role::Own {
+                    epoch: owner.max(Epoch(1)),
+                },
+            )
+            .await
+            .map_err(unreadable)?;
+        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
+        let state = match state {
+            Some(state) => state,
+            None => self.append_opened(&*log, container, range).await?,
+        };
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let partition = Partition::new(
+            range.partition,
+            Arc::clone(&log),
+            sender,
+            Arc::clone(&self.cache),
+            Throttle::default(),
+        )?;
+        let partition = Arc::new(partition);
+        let writer = Writer {
+            partition: range.partition,
+            identity: container.identity.clone(),
+            log,
+            definition: Arc::clone(&container.definition),
+            cache: Arc::clone(&self.cache),
+            clock: Arc::clone(&self.clock),
+            last_at: Timestamp(0),
+        };
+        self.tasks.spawn(writer.run(inbox));
+        self.partitions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(range.log, Arc::clone(&partition));
+        if state.definition_version < container.definition_version && state.children.is_empty() {
+            partition.command(define(container)).await?;
+        }
+        Ok(partition)
+    }
+
+    /// The first entry of a new container's partition.
+    async fn append_opened(
+        &self,
+        log: &dyn Log,
+        container: &ContainerEntry,
+        range: &RangeEntry,
+    ) -> Result<PartitionState> {
+        let opened = Opened {
+            partition: range.partition,
+            range: range.range.clone(),
+            parents: Vec::new(),
+            session_version: 0,
+            definition_version: container.definition_version,
+            definition: container.definition.to_stored().into(),
+        };
+        append_one(log, self.clock.now(), LogOperation::Opened(opened)).await?;
+        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
+        state.ok_or_else(|| Error::new(Status::INTERNAL, "a partition that was opened has no state"))
+    }
+
+    /// Takes a partition out of service: its writer ends once the last request lets go of it.
+    pub(crate) fn close_partition(&self, log: LogId) {
+        self.partitions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&log);
+        self.cache.clear(log);
+    }
+
+    /// Sets every partition's share of its container's throughput.
+    pub(crate) fn set_throttles(&self, container: &ContainerEntry) {
+        if !self.settings.enforce_throughput {
+            return;
+        }
+        let throughput = self.control.catalogue().throughput_of(&container.rid);
+        let share = throughput.map_or(0, |throughput| throughput.peak() / container.ranges.len().max(1) as u32);
+        for range in &container.ranges {
+            if let Ok(partition) = self.partition(range) {
+                partition.throttle.set_rate(share);
+            }
+        }
+    }
+
+    async fn open_all(&self) -> Result<()> {
+        let containers: Vec<Arc<ContainerEntry>> = self.control.catalogue().containers().cloned().collect();
+        let owners: HashMap<LogId, Epoch> = self
+            .store
+            .list()
+            .map_err(unreadable)?
+            .into_iter()
+            .map(|info| (info.log, info.owner))
+            .collect();
+        for container in containers {
+            for range in &container.ranges {
+                let owner = owners.get(&range.log).copied().unwrap_or(Epoch(1));
+                self.open_partition_as(&container, range, owner).await?;
+            }
+            self.set_throttles(&container);
+        }
         Ok(())
     }
 
-    /// Empties the account: no databases, no snapshots lost.
-    pub async fn reset(&self) -> Result<(), Error> {
+    /// Drops logs that no record names: left behind by a crash in the middle of a create, delete, split or restore.
+    async fn drop_strangers(&self) -> Result<()> {
+        let known: std::collections::HashSet<LogId> = {
+            let catalogue = self.control.catalogue();
+            let live = catalogue
+                .containers()
+                .flat_map(|container| container.ranges.iter().map(|range| range.log));
+            let saved = catalogue
+                .snapshots
+                .values()
+                .flat_map(|saved| saved.partitions.iter().map(|saved| saved.copy));
+            live.chain(saved).chain([LogId::SYSTEM]).collect()
+        };
+        for info in self.store.list().map_err(unreadable)? {
+            if !known.contains(&info.log) {
+                self.store.drop_log(info.log).await.map_err(unreadable)?;
+            }
+        }
         Ok(())
     }
+}
+
+/// The command that brings a partition to the container's current definition.
+pub(crate) fn define(container: &ContainerEntry) -> Command {
+    Command::Define {
+        version: container.definition_version,
+        definition: container.definition.to_stored().into(),
+    }
+}
+
+/// Appends one operation to a log nobody else writes yet.
+pub(crate) async fn append_one(log: &dyn Log, at: Timestamp, operation: LogOperation) -> Result<()> {
+    let head = log.head();
+    append_transaction(log, Transaction::following(head, at, vec![operation])).await
+}
+
+/// Appends a transaction to a log nobody else writes yet.
+pub(crate) async fn append_transaction(log: &dyn Log, transaction: Transaction) -> Result<()> {
+    let transaction = Arc::new(transaction);
+    let head = log.head();
+    let snapshot = log.snapshot().map_err(unreadable)?;
+    let writes = project::project(None, &*snapshot, &transaction).map_err(unreadable)?;
+    log.append(head, vec![Staged { transaction, writes }])
+        .await
+        .map_err(unreadable)
+}
+
+async fn account_keys(control: &Control, settings: &NodeSettings) -> Result<AccountKeys> {
+    if let Some(Record::Account(keys)) = control.stored("account")? {
+        return Ok(keys);
+    }
+    let fresh = || Secret((settings.fresh_secret)().to_vec());
+    let keys = AccountKeys {
+        primary: settings.primary_key.clone(),
+        secondary: fresh(),
+        primary_read_only: fresh(),
+        secondary_read_only: fresh(),
+        internal: fresh(),
+    };
+    let mut change = control.change().await;
+    change.put(Record::Account(keys.clone()));
+    change.commit().await?;
+    Ok(keys)
+}
+
+fn not_here(what: &str) -> Error {
+    Error::new(Status::NOT_IMPLEMENTED, format!("{what} are not implemented."))
 }

@@ -1,0 +1,189 @@
+//! The system log: the one place where what exists is changed.
+//!
+//! A change is decided on the catalogue and committed while the lock is held, so two creates of one name cannot both
+//! succeed. The commit is durable before the catalogue shows it.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use bytes::Bytes;
+use orrery_model::log::{Operation, Transaction};
+use orrery_model::{Epoch, Error, Etag, LogId, Lsn, PartitionId, Result, Status, Timestamp};
+use orrery_partition::decide::unreadable;
+use orrery_partition::keys::{self, KeySpace};
+use orrery_partition::project;
+use orrery_partition::storage::{Log, Role, Staged, StorageError, Store};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::catalogue::{Catalogue, Counters, Record};
+use crate::clock::Clock;
+
+#[derive(Debug)]
+pub struct Control {
+    log: Arc<dyn Log>,
+    catalogue: RwLock<Catalogue>,
+    clock: Arc<dyn Clock>,
+    writing: Mutex<()>,
+}
+
+impl Control {
+    /// Opens the system log and reads the catalogue from its view.
+    pub async fn open(store: &dyn Store, epoch: Epoch, clock: Arc<dyn Clock>) -> Result<Control> {
+        let log = store
+            .open(LogId::SYSTEM, Role::Own { epoch })
+            .await
+            .map_err(unreadable)?;
+        let catalogue = RwLock::new(load(&*log)?);
+        Ok(Control {
+            log,
+            catalogue,
+            clock,
+            writing: Mutex::new(()),
+        })
+    }
+
+    pub fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
+        self.catalogue.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stored record under a key, for records the catalogue does not keep.
+    pub fn stored(&self, key: &str) -> Result<Option<Record>> {
+        let snapshot = self.log.snapshot().map_err(unreadable)?;
+        let value = snapshot.get(&keys::record(key.as_bytes())).map_err(unreadable)?;
+        value
+            .map(|value| Record::decode(key.as_bytes(), Some(&value)))
+            .transpose()
+    }
+
+    /// All stored records whose key starts with `prefix`.
+    pub fn stored_below(&self, prefix: &str) -> Result<Vec<(String, Bytes)>> {
+        let snapshot = self.log.snapshot().map_err(unreadable)?;
+        let from = keys::record(prefix.as_bytes());
+        let mut found = Vec::new();
+        for entry in snapshot.scan(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded, false) {
+            let (key, value) = entry.map_err(unreadable)?;
+            if !key.starts_with(&from) {
+                break;
+            }
+            found.push((String::from_utf8_lossy(&key[1..]).into_owned(), value));
+        }
+        Ok(found)
+    }
+
+    /// LSN of the last change.
+    pub fn lsn(&self) -> Lsn {
+        self.log.head().lsn
+    }
+
+    /// Waits until something has changed after `lsn`.
+    pub async fn changed_after(&self, lsn: Lsn) {
+        self.log.wait_past(lsn).await;
+    }
+
+    /// Begins a change; nobody else changes anything until it is dropped.
+    pub async fn change(&self) -> Change<'_> {
+        let guard = self.writing.lock().await;
+        let lsn = self.log.head().lsn.next();
+        let counters = self.catalogue().counters;
+        Change {
+            control: self,
+            _guard: guard,
+            lsn,
+            now: self.clock.now(),
+            counters,
+            records: Vec::new(),
+        }
+    }
+}
+
+fn load(log: &dyn Log) -> Result<Catalogue> {
+    let snapshot = log.snapshot().map_err(unreadable)?;
+    let (from, to) = keys::bounds(KeySpace::Record);
+    let mut catalogue = Catalogue::default();
+    let mut records = Vec::new();
+    for entry in snapshot.scan(std::ops::Bound::Included(&from), std::ops::Bound::Excluded(&to), false) {
+        let (key, value) = entry.map_err(unreadable)?;
+        records.push((key.slice(1..), value));
+    }
+    // Containers need their database, and partitions their container: shorter ids and resources come first.
+    records.sort_by_key(|(key, _)| (!key.starts_with(b"resource/"), key.len()));
+    for (key, value) in records {
+        catalogue.apply(&key, Some(&value))?;
+    }
+    Ok(catalogue)
+}
+
+/// A change in the making: records to be committed as one transaction.
+#[derive(Debug)]
+pub struct Change<'a> {
+    control: &'a Control,
+    _guard: MutexGuard<'a, ()>,
+    /// The LSN the change will have.
+    pub lsn: Lsn,
+    pub now: Timestamp,
+    /// Numbers given out so far; committed with the change.
+    pub counters: Counters,
+    records: Vec<Record>,
+}
+
+impl Change<'_> {
+    pub fn put(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    /// The tag of a resource this change writes.
+    pub fn etag(&self, salt: &[u8]) -> Etag {
+        let mut own = [0; 4];
+        let tail = &salt[salt.len().saturating_sub(4)..];
+        own[..tail.len()].copy_from_slice(tail);
+        Etag::of(own, PartitionId(0), self.lsn, self.records.len())
+    }
+
+    /// The next number of the order of creation.
+    pub fn next_sequence(&mut self) -> u64 {
+        self.counters.sequence += 1;
+        self.counters.sequence
+    }
+
+    /// A log number never used before.
+    pub fn next_log(&mut self) -> LogId {
+        self.counters.logs += 1;
+        LogId(self.counters.logs)
+    }
+
+    /// Makes the change durable, then visible.
+    pub async fn commit(mut self) -> Result<Lsn> {
+        self.records.push(Record::Counters(self.counters));
+        let operations = self.records.iter().map(|record| Operation::Record {
+            key: Bytes::from(record.key()),
+            value: record.value(),
+        });
+        let log = &self.control.log;
+        let head = log.head();
+        let transaction = Arc::new(Transaction::following(head, self.now, operations.collect()));
+        let snapshot = log.snapshot().map_err(unreadable)?;
+        let writes = project::project(None, &*snapshot, &transaction).map_err(unreadable)?;
+        let staged = vec![Staged {
+            transaction: Arc::clone(&transaction),
+            writes,
+        }];
+        log.append(head, staged).await.map_err(failed)?;
+        let mut catalogue = self.control.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        for operation in &transaction.operations {
+            if let Operation::Record { key, value } = operation {
+                catalogue.apply(key, value.as_deref())?;
+            }
+        }
+        Ok(transaction.lsn)
+    }
+}
+
+fn failed(error: StorageError) -> Error {
+    match error {
+        StorageError::Unknown(_) => Error::new(Status::REQUEST_TIMEOUT, "The outcome of the change is not known."),
+        StorageError::Full => Error::new(
+            Status::UNAVAILABLE,
+            "The store has no space left; writes are refused, reads go on.",
+        ),
+        other => Error::new(Status::UNAVAILABLE, "The catalogue cannot be changed now.").with_source(other),
+    }
+}

@@ -1,0 +1,203 @@
+//! Reading a container page by page, in the order of EPK and then of creation.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::{Charge, Epk, EpkRange, Error, Result, Status};
+use orrery_partition::decide::unreadable;
+use orrery_partition::expiry::is_expired;
+use orrery_partition::keys::{self, EpkForm};
+use orrery_partition::stored::StoredItem;
+
+use crate::api::{ContainerRef, Facts, Failure, Feed, FeedOf, FeedTarget, Options, Outcome, Page, Principal, Reply};
+use crate::authorize;
+use crate::catalogue::{ContainerEntry, RangeEntry};
+use crate::continuation::Continuation;
+use crate::items::{find_container, finish, gone};
+use crate::node::Node;
+
+/// Items of a page when the client does not say.
+const PAGE_ITEMS_DEFAULT: usize = 100;
+/// Most items and bytes of a page, whatever the client says.
+const PAGE_ITEMS_MAX: usize = 10_000;
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+pub async fn read(
+    node: &Arc<Node>,
+    principal: &Principal,
+    options: &Options,
+    container: &ContainerRef,
+    target: &FeedTarget,
+    page: &Page,
+) -> Result<Reply, Failure> {
+    let container = find_container(node, options, container)?;
+    authorize::scope(principal, &container.rid, target.partition_key.as_ref(), None)?;
+    let mut facts = Facts {
+        container: Some(container.facts()),
+        ..Facts::default()
+    };
+    let result = read_page(node, options, &container, target, page, &mut facts).await;
+    finish(result, facts)
+}
+
+async fn read_page(
+    node: &Arc<Node>,
+    options: &Options,
+    container: &Arc<ContainerEntry>,
+    target: &FeedTarget,
+    page: &Page,
+    facts: &mut Facts,
+) -> Result<Outcome> {
+    let range = target_range(container, target)?;
+    let secret = &node.keys().internal;
+    let after = page
+        .continuation
+        .as_deref()
+        .map(|text| Continuation::decode(text, secret))
+        .transpose()?;
+    let mut collected = Collected::new(page.n_items_max.unwrap_or(PAGE_ITEMS_DEFAULT).clamp(1, PAGE_ITEMS_MAX));
+    let ranges: Vec<RangeEntry> = container.overlapping(&range).cloned().collect();
+    for entry in &ranges {
+        if after.as_ref().is_some_and(|after| entry.range.max <= after.epk) {
+            continue;
+        }
+        let partition = node.partition(entry)?;
+        partition.throttle.admit(node.now())?;
+        partition
+            .wait_for_session(options.session.as_ref(), &entry.parents)
+            .await?;
+        facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
+        let Some(part) = range.intersection(&entry.range) else {
+            continue;
+        };
+        let (snapshot, now, work) = (
+            partition.snapshot()?,
+            node.now(),
+            (Arc::clone(container), after.clone()),
+        );
+        // Reading a page may touch the disk many times: off the reactor.
+        collected = blocking(move || {
+            let (container, after) = work;
+            collected.scan(&*snapshot, &container, &part, after.as_ref(), now)?;
+            Ok(collected)
+        })
+        .await?;
+        partition
+            .throttle
+            .pay(Charge::page(collected.bytes, collected.entries.len()));
+        if collected.full {
+            break;
+        }
+    }
+    facts.charge = Charge::page(collected.bytes, collected.entries.len());
+    let continuation = collected
+        .full
+        .then_some(collected.last)
+        .flatten()
+        .map(|last| last.encode(secret));
+    Ok(Outcome::Feed(Feed {
+        of: FeedOf::Items,
+        parent: Some(container.rid.clone()),
+        entries: collected.entries,
+        continuation,
+        etag: None,
+    }))
+}
+
+/// The EPKs a feed is about. A named partition must still exist.
+pub fn target_range(container: &ContainerEntry, target: &FeedTarget) -> Result<EpkRange> {
+    let mut range = match target.partition {
+        Some(partition) => container.range(partition).ok_or_else(gone)?.range.clone(),
+        None => EpkRange::full(),
+    };
+    if let Some(key) = &target.partition_key {
+        let definition = container.definition.partition_key();
+        if key.components().len() > definition.paths().len() {
+            return Err(Error::bad_request(
+                "The partition key has more components than the container's key has paths.",
+            ));
+        }
+        let key = if key.components().is_empty() {
+            definition.complete(key)?
+        } else {
+            key.clone()
+        };
+        range = range
+            .intersection(&EpkRange::of_key(definition, &key))
+            .ok_or_else(gone)?;
+    }
+    let bounds = EpkRange::new(
+        target.epk_min.clone().unwrap_or_else(Epk::min),
+        target.epk_max.clone().unwrap_or_else(Epk::max),
+    );
+    Ok(range
+        .intersection(&bounds)
+        .unwrap_or(EpkRange::new(Epk::max(), Epk::max())))
+}
+
+/// Runs blocking work on a thread meant for it.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::new(Status::INTERNAL, "The read failed.").with_source(error))?
+}
+
+/// A page in the making.
+#[derive(Debug)]
+struct Collected {
+    n_items_max: usize,
+    entries: Vec<Bytes>,
+    bytes: usize,
+    last: Option<Continuation>,
+    /// The page ended before the range did.
+    full: bool,
+}
+
+impl Collected {
+    fn new(n_items_max: usize) -> Collected {
+        Collected {
+            n_items_max,
+            entries: Vec::new(),
+            bytes: 0,
+            last: None,
+            full: false,
+        }
+    }
+
+    fn scan(
+        &mut self,
+        view: &dyn orrery_partition::storage::View,
+        container: &ContainerEntry,
+        range: &EpkRange,
+        after: Option<&Continuation>,
+        now: orrery_model::Timestamp,
+    ) -> Result<()> {
+        let form = EpkForm::of(container.definition.partition_key());
+        let first = keys::items_from(form, &range.min);
+        let resume = after.map(|after| keys::item(form, &after.epk, after.number));
+        let from = match &resume {
+            Some(resume) if *resume >= first => Bound::Excluded(resume.as_ref()),
+            _ => Bound::Included(first.as_ref()),
+        };
+        let to = keys::items_from(form, &range.max);
+        for entry in view.scan(from, Bound::Excluded(&to), false) {
+            let (key, value) = entry.map_err(unreadable)?;
+            let item = StoredItem::decode(&value).map_err(unreadable)?;
+            if is_expired(&container.definition, &item, now) {
+                continue;
+            }
+            let over = self.bytes + item.body.len() > PAGE_BYTES_MAX && !self.entries.is_empty();
+            if self.entries.len() == self.n_items_max || over {
+                self.full = true;
+                return Ok(());
+            }
+            let (epk, number) = keys::read_item(form, &key)
+                .ok_or_else(|| Error::new(Status::INTERNAL, "an item's key is malformed"))?;
+            self.bytes += item.body.len();
+            self.entries.push(item.body);
+            self.last = Some(Continuation { epk, number });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! Operations on one item: check, route, read or write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::etag::Precondition;
+use orrery_model::rid::ChildKind;
+use orrery_model::{Charge, Epk, Error, PartitionKey, ResourceId, Result, Status};
+use orrery_partition::command::{Action, Command, Effect, Step, StepOutcome, Target};
+use orrery_partition::decide::{not_found, precondition_failed};
+use orrery_partition::draft::ItemDraft;
+use orrery_partition::expiry::is_expired;
+
+use crate::api::{
+    ContainerRef, Facts, Failure, ItemBody, ItemOperation, ItemSelector, ItemVerb, Options, Outcome, Principal, Reply,
+    Resource,
+};
+use crate::authorize;
+use crate::catalogue::ContainerEntry;
+use crate::node::Node;
+use crate::partition::{Answer, Partition};
+
+/// How long a write follows a split or merge before it gives up.
+const RESHARD_WAIT: Duration = Duration::from_secs(5);
+
+pub async fn execute(
+    node: &Arc<Node>,
+    principal: &Principal,
+    options: &Options,
+    operation: ItemOperation,
+) -> Result<Reply, Failure> {
+    let container = find_container(node, options, &operation.container)?;
+    let mut facts = Facts {
+        container: Some(container.facts()),
+        charge: Charge::read_nothing(),
+        ..Facts::default()
+    };
+    let ItemOperation {
+        partition_key,
+        precondition,
+        verb,
+        ..
+    } = operation;
+    let result = match verb {
+        ItemVerb::Read { item } => {
+            read(
+                node,
+                principal,
+                options,
+                &container,
+                partition_key.as_ref(),
+                &precondition,
+                &item,
+                &mut facts,
+            )
+            .await
+        }
+        verb => {
+            write(
+                node,
+                principal,
+                &container,
+                partition_key.as_ref(),
+                precondition,
+                verb,
+                &mut facts,
+            )
+            .await
+        }
+    };
+    finish(result, facts)
+}
+
+/// Failures tell what was known, so that clients can keep their session.
+pub fn finish(result: Result<Outcome>, facts: Facts) -> Result<Reply, Failure> {
+    match result {
+        Ok(outcome) => Ok(Reply { outcome, facts }),
+        Err(error) => Err(Failure {
+            error,
+            facts: Box::new(facts),
+        }),
+    }
+}
+
+/// The container of a request, as the client believes it to be.
+pub fn find_container(node: &Node, options: &Options, container: &ContainerRef) -> Result<Arc<ContainerEntry>> {
+    let found = node.control.catalogue().resolve(container)?;
+    match &options.intended_container {
+        Some(intended) if *intended != found.rid => Err(Error::new(
+            Status::STALE_CONTAINER_RID,
+            "The container has been recreated since the client last read it.",
+        )),
+        _ => Ok(found),
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one private call site; a struct would only rename them"
+)]
+async fn read(
+    node: &Arc<Node>,
+    principal: &Principal,
+    options: &Options,
+    container: &Arc<ContainerEntry>,
+    key: Option<&PartitionKey>,
+    precondition: &Precondition,
+    item: &ItemSelector,
+    facts: &mut Facts,
+) -> Result<Outcome> {
+    let key = required_key(container, key)?;
+    authorize::scope(principal, &container.rid, Some(&key), item_rid(item))?;
+    let epk = Epk::of(container.definition.partition_key(), &key);
+    let range = container.route(&epk).ok_or_else(gone)?;
+    let partition = node.partition(range)?;
+    partition.throttle.admit(node.now())?;
+    partition
+        .wait_for_session(options.session.as_ref(), &range.parents)
+        .await?;
+    let found = match item {
+        ItemSelector::Id(id) => partition.find(&container.definition, &epk, id)?,
+        ItemSelector::Rid(rid) => match item_number(container, rid) {
+            Some(number) => partition.find_number(&container.definition, &epk, number)?,
+            None => None,
+        },
+    };
+    let found = found.filter(|item| !is_expired(&container.definition, item, node.now()));
+    facts.partition = Some(partition.facts(
+        found.as_ref().map_or(orrery_model::Lsn::ZERO, |item| item.lsn),
+        found.as_ref().map(|item| item.lsn),
+    ));
+    let found = found.ok_or_else(not_found)?;
+    facts.charge = Charge::read(found.body.len());
+    partition.throttle.pay(facts.charge);
+    let etag = found.etag.to_string();
+    match precondition {
+        Precondition::IfNoneMatch(_) if !precondition.holds(Some(&found.etag)) => {
+            facts.charge = Charge::read_nothing();
+            Ok(Outcome::NotModified { etag })
+        }
+        Precondition::IfMatch(_) if !precondition.holds(Some(&found.etag)) => Err(precondition_failed()),
+        _ => Ok(Outcome::Found(Resource {
+            body: found.body.clone(),
+            etag,
+        })),
+    }
+}
+
+async fn write(
+    node: &Arc<Node>,
+    principal: &Principal,
+    container: &Arc<ContainerEntry>,
+    key: Option<&PartitionKey>,
+    precondition: Precondition,
+    verb: ItemVerb,
+    facts: &mut Facts,
+) -> Result<Outcome> {
+    let step = prepare(container, key, precondition, verb)?;
+    authorize::scope(principal, &container.rid, Some(&step.key), None)?;
+    let epk = step.epk.clone();
+    let answer = send(node, container, &epk, Command::Item(step), facts).await?;
+    let result = answer
+        .results
+        .into_iter()
+        .next()
+        .ok_or_else(|| Error::new(Status::INTERNAL, "a command gave no result"))?;
+    facts.charge = result.charge;
+    outcome_of(result.outcome?)
+}
+
+pub fn outcome_of(outcome: StepOutcome) -> Result<Outcome> {
+    let StepOutcome { effect, etag, body, .. } = outcome;
+    let etag = etag.map(|etag| etag.to_string()).unwrap_or_default();
+    Ok(match effect {
+        Effect::Created => Outcome::Created(Resource {
+            body: body.unwrap_or_default(),
+            etag,
+        }),
+        Effect::Current => Outcome::Found(Resource {
+            body: body.unwrap_or_default(),
+            etag,
+        }),
+        Effect::Deleted => Outcome::Deleted,
+        Effect::NotModified => Outcome::NotModified { etag },
+    })
+}
+
+/// Sends a command to the partition that holds `epk`, and follows it through a split or merge.
+pub async fn send(
+    node: &Arc<Node>,
+    container: &Arc<ContainerEntry>,
+    epk: &Epk,
+    command: Command,
+    facts: &mut Facts,
+) -> Result<Answer> {
+    let mut container = Arc::clone(container);
+    let give_up = tokio::time::Instant::now() + RESHARD_WAIT;
+    loop {
+        let seen = node.control.lsn();
+        let range = container.route(epk).ok_or_else(gone)?;
+        let answer = match node.partition(range) {
+            Ok(partition) => send_to(node, &partition, command.clone(), facts).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Err(error) if error.status() == Status::PARTITION_GONE => {
+                let current = node
+                    .control
+                    .catalogue()
+                    .container(&container.rid)
+                    .cloned()
+                    .ok_or_else(crate::catalogue::owner_not_found)?;
+                let unchanged = current.route(epk).is_some_and(|now| now.log == range.log);
+                if unchanged
+                    && tokio::time::timeout_at(give_up, node.control.changed_after(seen))
+                        .await
+                        .is_err()
+                {
+                    return Err(
+                        Error::new(Status::PARTITION_SPLITTING, "The partition is being split or merged.")
+                            .with_retry_after_ms(100),
+                    );
+                }
+                container = node
+                    .control
+                    .catalogue()
+                    .container(&container.rid)
+                    .cloned()
+                    .ok_or_else(crate::catalogue::owner_not_found)?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Sends a command to one partition.
+pub async fn send_to(node: &Node, partition: &Partition, command: Command, facts: &mut Facts) -> Result<Answer> {
+    partition.throttle.admit(node.now())?;
+    let answer = partition.command(command).await;
+    let lsn = answer.as_ref().map_or(orrery_model::Lsn::ZERO, |answer| answer.lsn);
+    facts.partition = Some(partition.facts(lsn, answer.is_ok().then_some(lsn)));
+    let charge = answer.as_ref().map_or(Charge::read_nothing(), |answer| {
+        answer.results.iter().fold(Charge::ZERO, |mut sum, result| {
+            sum += result.charge;
+            sum
+        })
+    });
+    partition.throttle.pay(charge);
+    facts.charge = charge;
+    answer
+}
+
+/// Checks one item operation and routes it.
+pub fn prepare(
+    container: &ContainerEntry,
+    key: Option<&PartitionKey>,
+    precondition: Precondition,
+    verb: ItemVerb,
+) -> Result<Step> {
+    let definition = &*container.definition;
+    let draft = |body: ItemBody| ItemDraft::new(definition, &body.text, body.parsed);
+    let target = |item: ItemSelector| match item {
+        ItemSelector::Id(id) => Ok(Target::Id(id)),
+        ItemSelector::Rid(rid) => item_number(container, &rid).map(Target::Number).ok_or_else(not_found),
+    };
+    let action = match verb {
+        ItemVerb::Create { body } => Action::Create(draft(body)?),
+        ItemVerb::Upsert { body } => Action::Upsert(draft(body)?),
+        ItemVerb::Read { item } => Action::Read(target(item)?),
+        ItemVerb::Replace { item, body } => Action::Replace(target(item)?, draft(body)?),
+        ItemVerb::Patch { item, patch } => Action::Patch(target(item)?, patch),
+        ItemVerb::Delete { item } => Action::Delete(target(item)?),
+    };
+    let own_key = match &action {
+        Action::Create(draft) | Action::Upsert(draft) => Some((&draft.key, true)),
+        Action::Replace(_, draft) => Some((&draft.key, false)),
+        _ => None,
+    };
+    let key = match (key, own_key) {
+        (None, Some((own, true))) => own.clone(),
+        (key, own) => {
+            let key = required_key(container, key)?;
+            if own.is_some_and(|(own, _)| *own != key) {
+                return Err(Error::new(
+                    Status::PARTITION_KEY_MISMATCH,
+                    "PartitionKey extracted from document doesn't match the one specified in the header",
+                ));
+            }
+            key
+        }
+    };
+    let epk = Epk::of(definition.partition_key(), &key);
+    Ok(Step {
+        epk,
+        key,
+        precondition,
+        action,
+    })
+}
+
+pub fn required_key(container: &ContainerEntry, key: Option<&PartitionKey>) -> Result<PartitionKey> {
+    let key = key.ok_or_else(|| Error::bad_request("PartitionKey value must be supplied for this operation."))?;
+    container.definition.partition_key().complete(key)
+}
+
+/// The number of an item in this container, if the resource id is one.
+fn item_number(container: &ContainerEntry, rid: &ResourceId) -> Option<u64> {
+    let own = rid.as_bytes().strip_prefix(container.rid.as_bytes())?;
+    let number = u64::from_le_bytes(own.try_into().ok()?);
+    (number >> 60 == ChildKind::Item as u64).then_some(number)
+}
+
+fn item_rid(item: &ItemSelector) -> Option<&ResourceId> {
+    match item {
+        ItemSelector::Rid(rid) => Some(rid),
+        ItemSelector::Id(_) => None,
+    }
+}
+
+/// Removes every item of one logical partition, a bounded number per transaction.
+pub async fn delete_partition_key(
+    node: &Arc<Node>,
+    principal: &Principal,
+    options: &Options,
+    container: &ContainerRef,
+    key: &PartitionKey,
+) -> Result<Reply, Failure> {
+    const ITEMS_PER_TRANSACTION: usize = 500;
+    let container = find_container(node, options, container)?;
+    let key = container.definition.partition_key().complete(key)?;
+    authorize::scope(principal, &container.rid, Some(&key), None)?;
+    let epk = Epk::of(container.definition.partition_key(), &key);
+    let mut facts = Facts {
+        container: Some(container.facts()),
+        ..Facts::default()
+    };
+    let mut charge = Charge::ZERO;
+    loop {
+        let command = Command::DeleteKey {
+            epk: epk.clone(),
+            limit: ITEMS_PER_TRANSACTION,
+        };
+        let answer = send(node, &container, &epk, command, &mut facts).await;
+        charge += facts.charge;
+        match answer {
+            Ok(answer) if answer.more => {}
+            Ok(_) => break,
+            Err(error) => {
+                return Err(Failure {
+                    error,
+                    facts: Box::new(facts),
+                });
+            }
+        }
+    }
+    facts.charge = charge;
+    Ok(Reply {
+        outcome: Outcome::Deleted,
+        facts,
+    })
+}
+
+pub fn gone() -> Error {
+    Error::new(
+        Status::PARTITION_GONE,
+        "The requested partition key range no longer exists.",
+    )
+}

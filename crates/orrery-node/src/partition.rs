@@ -1,0 +1,222 @@
+//! One physical partition as requests see it: reads from snapshots, writes through its single writer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use orrery_model::session::SessionProgress;
+use orrery_model::{ContainerDefinition, Epk, Error, LogId, Lsn, PartitionId, Result, SessionToken, Status};
+use orrery_partition::command::{Command, StepResult};
+use orrery_partition::decide::unreadable;
+use orrery_partition::keys::{self, EpkForm};
+use orrery_partition::state::PartitionState;
+use orrery_partition::storage::{Log, Snapshot};
+use orrery_partition::stored::StoredItem;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::api::PartitionFacts;
+use crate::cache::{CacheKey, HotCache};
+use crate::throttle::Throttle;
+
+/// How long a read waits for the partition to reach the client's session token.
+const SESSION_WAIT: Duration = Duration::from_millis(500);
+
+/// The partition's front.
+#[derive(Debug)]
+pub struct Partition {
+    pub id: PartitionId,
+    pub log: Arc<dyn Log>,
+    pub throttle: Throttle,
+    session_version: AtomicU64,
+    inbox: mpsc::Sender<Job>,
+    cache: Arc<HotCache>,
+}
+
+/// A message to the writer.
+#[derive(Debug)]
+pub enum Job {
+    Command {
+        command: Command,
+        reply: oneshot::Sender<Result<Answer>>,
+    },
+    /// The writer stops taking commands from its inbox until the [`Held`] is dropped.
+    Hold { reply: oneshot::Sender<Held> },
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Answer {
+    pub results: Vec<StepResult>,
+    /// LSN of its transaction, or where the partition stood when it changed nothing.
+    pub lsn: Lsn,
+    /// Of a sweep: there may be more.
+    pub more: bool,
+}
+
+/// A partition whose writer waits for whoever holds this, and for nobody else.
+#[derive(Debug)]
+pub struct Held {
+    commands: mpsc::Sender<(Command, oneshot::Sender<Result<Answer>>)>,
+}
+
+impl Held {
+    pub fn new(commands: mpsc::Sender<(Command, oneshot::Sender<Result<Answer>>)>) -> Held {
+        Held { commands }
+    }
+
+    pub async fn command(&self, command: Command) -> Result<Answer> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send((command, reply)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
+    }
+}
+
+impl Partition {
+    pub fn new(
+        id: PartitionId,
+        log: Arc<dyn Log>,
+        inbox: mpsc::Sender<Job>,
+        cache: Arc<HotCache>,
+        throttle: Throttle,
+    ) -> Result<Partition> {
+        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
+        let session_version = AtomicU64::new(state.map_or(0, |state| state.session_version));
+        Ok(Partition {
+            id,
+            log,
+            throttle,
+            session_version,
+            inbox,
+            cache,
+        })
+    }
+
+    pub fn log_id(&self) -> LogId {
+        self.log.id()
+    }
+
+    /// Sends a command to the writer and waits for its answer. Going away early does not undo it.
+    pub async fn command(&self, command: Command) -> Result<Answer> {
+        self.submit(command).await?.await
+    }
+
+    /// Puts a command into the writer's inbox; the answer comes through the inner future. Commands of one sender are decided
+    /// in the order they were put in.
+    pub async fn submit(&self, command: Command) -> Result<impl Future<Output = Result<Answer>> + use<>> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox
+            .send(Job::Command { command, reply })
+            .await
+            .map_err(|_| stopping())?;
+        Ok(async move { answer.await.map_err(|_| stopping())? })
+    }
+
+    /// Stops the writer until the answer is dropped.
+    pub async fn hold(&self) -> Result<Held> {
+        let (reply, held) = oneshot::channel();
+        self.inbox.send(Job::Hold { reply }).await.map_err(|_| stopping())?;
+        held.await.map_err(|_| stopping())
+    }
+
+    pub fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        self.log.snapshot().map_err(unreadable)
+    }
+
+    /// The current version of an item, expired or not.
+    pub fn find(&self, definition: &ContainerDefinition, epk: &Epk, id: &str) -> Result<Option<Arc<StoredItem>>> {
+        let key = CacheKey {
+            log: self.log.id(),
+            epk: epk.as_bytes().to_vec(),
+            id: id.to_owned(),
+        };
+        if let Some(item) = self.cache.get(&key) {
+            return Ok(Some(item));
+        }
+        let form = EpkForm::of(definition.partition_key());
+        let snapshot = self.snapshot()?;
+        let number = snapshot.get(&keys::id(form, epk, id)).map_err(unreadable)?;
+        let Some(number) = number
+            .and_then(|bytes| bytes.as_ref().try_into().ok())
+            .map(u64::from_be_bytes)
+        else {
+            return Ok(None);
+        };
+        let Some(bytes) = snapshot.get(&keys::item(form, epk, number)).map_err(unreadable)? else {
+            return Ok(None);
+        };
+        let item = Arc::new(StoredItem::decode(&bytes).map_err(unreadable)?);
+        self.cache.fill(key, Arc::clone(&item), snapshot.position().lsn);
+        Ok(Some(item))
+    }
+
+    /// The current version of the item with a number, expired or not.
+    pub fn find_number(
+        &self,
+        definition: &ContainerDefinition,
+        epk: &Epk,
+        number: u64,
+    ) -> Result<Option<Arc<StoredItem>>> {
+        let form = EpkForm::of(definition.partition_key());
+        let bytes = self
+            .snapshot()?
+            .get(&keys::item(form, epk, number))
+            .map_err(unreadable)?;
+        bytes
+            .map(|bytes| StoredItem::decode(&bytes).map(Arc::new).map_err(unreadable))
+            .transpose()
+    }
+
+    /// What session tokens say of this partition now.
+    pub fn progress(&self) -> SessionProgress {
+        let version = self.session_version.load(Ordering::Relaxed) as i64;
+        SessionProgress {
+            version,
+            lsn: self.log.head().lsn,
+        }
+    }
+
+    pub fn set_session_version(&self, version: u64) {
+        self.session_version.store(version, Ordering::Relaxed);
+    }
+
+    /// Facts of an answer that shows the partition at `lsn` or later.
+    pub fn facts(&self, lsn: Lsn, item_lsn: Option<Lsn>) -> PartitionFacts {
+        let progress = self.progress();
+        let lsn = progress.lsn.max(lsn).max(item_lsn.unwrap_or(Lsn::ZERO));
+        let session = SessionToken::single(self.id, SessionProgress { lsn, ..progress });
+        PartitionFacts {
+            partition: self.id,
+            lsn,
+            item_lsn,
+            session,
+        }
+    }
+
+    /// Waits until this partition has seen what the client has seen of it or of one of its ancestors.
+    pub async fn wait_for_session(&self, session: Option<&SessionToken>, ancestors: &[PartitionId]) -> Result<()> {
+        let Some(session) = session else { return Ok(()) };
+        let wanted = ancestors
+            .iter()
+            .chain([&self.id])
+            .filter_map(|partition| session.get(*partition))
+            .reduce(SessionProgress::merge);
+        let Some(wanted) = wanted.filter(|wanted| !self.progress().reaches(*wanted)) else {
+            return Ok(());
+        };
+        let arrives = async {
+            while !self.progress().reaches(wanted) {
+                self.log.wait_past(self.log.head().lsn).await;
+            }
+        };
+        tokio::time::timeout(SESSION_WAIT, arrives).await.map_err(|_| {
+            Error::new(
+                Status::READ_SESSION_NOT_AVAILABLE,
+                "The read session is not available for the input session token.",
+            )
+        })
+    }
+}
+
+fn stopping() -> Error {
+    Error::new(Status::UNAVAILABLE, "The partition is stopping.").with_retry_after_ms(100)
+}

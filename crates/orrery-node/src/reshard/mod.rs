@@ -1,0 +1,279 @@
+//! Splits and merges, online: children are copied while the parents serve, the last changes follow while the parents'
+//! writers wait, and the seal is the moment at which the children take over.
+//!
+//! ```text
+//! system: Started ── copy ── catch up ── hold ── last changes ── parents: Sealed ── children: Opened ── system: Done
+//! ```
+//!
+//! A crash before the first seal drops the children; a crash after it rolls forward from the sealed parents, whose views no
+//! longer change. Either way no acknowledged write is lost and none happens twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::{EpkRange, Error, LogId, PartitionId, ResourceId, Result, Status};
+use orrery_partition::decide::unreadable;
+
+use crate::catalogue::{ContainerEntry, PartitionRecord, RangeEntry, Record, ReshardRecord};
+use crate::node::{Node, define};
+
+mod copy;
+
+/// Replaces `parents` by new partitions with `ranges`; answers the children once they serve.
+pub async fn run(
+    node: &Arc<Node>,
+    container: &ResourceId,
+    parents: Vec<PartitionId>,
+    divide: Divide,
+) -> Result<Vec<PartitionId>> {
+    let (worker, container) = (Arc::clone(node), container.clone());
+    node.uncancelled(async move {
+        let record = begin(&worker, &container, parents, divide).await?;
+        let children = record.children.iter().map(|(child, ..)| *child).collect();
+        match carry_out(&worker, &container, &record).await {
+            Ok(()) => Ok(children),
+            Err(error) => {
+                tracing::warn!(%error, "a split or merge did not finish");
+                settle(&worker, &container, &record).await;
+                Err(error)
+            }
+        }
+    })
+    .await
+}
+
+/// How the parents' range becomes the children's.
+#[derive(Clone, Copy, Debug)]
+pub enum Divide {
+    InTwo,
+    IntoOne,
+}
+
+/// After a start: finishes or undoes what was under way.
+pub async fn recover(node: &Arc<Node>) -> Result<()> {
+    let under_way: Vec<_> = node
+        .control
+        .catalogue()
+        .reshards
+        .iter()
+        .map(|((container, _), record)| (container.clone(), record.clone()))
+        .collect();
+    for (container, record) in under_way {
+        if any_sealed(node, &container, &record)? {
+            carry_out(node, &container, &record).await?;
+        } else {
+            undo(node, &container, &record).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Records what is about to happen.
+async fn begin(
+    node: &Arc<Node>,
+    container: &ResourceId,
+    parents: Vec<PartitionId>,
+    divide: Divide,
+) -> Result<ReshardRecord> {
+    let mut change = node.control.change().await;
+    let entry = container_entry(node, container)?;
+    let busy =
+        node.control.catalogue().reshards.iter().any(|((other, _), record)| {
+            other == container && record.parents.iter().any(|parent| parents.contains(parent))
+        });
+    if busy {
+        return Err(Error::new(
+            Status::LOCKED,
+            "The partition is being split or merged already.",
+        ));
+    }
+    let ranges = child_ranges(&entry, &parents, divide)?;
+    let first = next_partition(node, &entry);
+    if first + ranges.len() as u32 > orrery_model::limits::PARTITIONS_MAX {
+        return Err(Error::bad_request(
+            "The container has had as many physical partitions as it can have.",
+        ));
+    }
+    let children = ranges
+        .into_iter()
+        .enumerate()
+        .map(|(index, range)| (PartitionId(first + index as u32), change.next_log(), range))
+        .collect();
+    let record = ReshardRecord { parents, children };
+    change.put(Record::Reshard(
+        container.clone(),
+        record.children[0].0,
+        Some(record.clone()),
+    ));
+    change.commit().await?;
+    Ok(record)
+}
+
+fn child_ranges(entry: &ContainerEntry, parents: &[PartitionId], divide: Divide) -> Result<Vec<EpkRange>> {
+    let find = |parent: &PartitionId| entry.range(*parent).map(|range| range.range.clone());
+    let ranges: Option<Vec<EpkRange>> = parents.iter().map(find).collect();
+    let mut ranges =
+        ranges.ok_or_else(|| Error::new(Status::NOT_FOUND, "The container has no such physical partition."))?;
+    ranges.sort_by(|a, b| a.min.cmp(&b.min));
+    match (divide, ranges.as_slice()) {
+        (Divide::InTwo, [range]) => {
+            let halves = range.divide(entry.definition.partition_key(), 2);
+            halves.ok_or_else(|| Error::bad_request("The partition's range is too narrow to be split."))
+        }
+        (Divide::IntoOne, [left, right]) if left.max == right.min => {
+            Ok(vec![EpkRange::new(left.min.clone(), right.max.clone())])
+        }
+        (Divide::IntoOne, _) => Err(Error::bad_request("Only two neighbouring partitions can be merged.")),
+        (Divide::InTwo, _) => Err(Error::bad_request("One partition is split at a time.")),
+    }
+}
+
+/// Numbers given to children that do not serve yet are taken as well.
+fn next_partition(node: &Node, entry: &ContainerEntry) -> u32 {
+    let catalogue = node.control.catalogue();
+    let mine = catalogue
+        .reshards
+        .iter()
+        .filter(|((container, _), _)| *container == entry.rid);
+    let taken = mine
+        .flat_map(|(_, record)| record.children.iter().map(|(child, ..)| child.0 + 1))
+        .max()
+        .unwrap_or(0);
+    taken.max(entry.n_partitions_ever)
+}
+
+fn container_entry(node: &Node, container: &ResourceId) -> Result<Arc<ContainerEntry>> {
+    node.control
+        .catalogue()
+        .container(container)
+        .cloned()
+        .ok_or_else(crate::catalogue::owner_not_found)
+}
+
+fn any_sealed(node: &Node, container: &ResourceId, record: &ReshardRecord) -> Result<bool> {
+    let entry = container_entry(node, container)?;
+    for range in record.parents.iter().filter_map(|parent| entry.range(*parent)) {
+        if copy::is_sealed(&*node.partition(range)?)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// From the copy to the end. May be begun again at any point.
+async fn carry_out(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
+    let entry = container_entry(node, container)?;
+    for (_, log, _) in &record.children {
+        node.close_partition(*log);
+        node.store.drop_log(*log).await.map_err(unreadable)?;
+    }
+    let sealed = copy::build(node, &entry, record).await?;
+    let children = child_entries(node, &entry, record);
+    for child in &children {
+        node.open_partition(&entry, child).await?;
+    }
+    publish(node, &entry, record, &children).await?;
+    drop(sealed);
+    retire(node, &entry, record).await;
+    catch_up_definition(node, container, &children).await
+}
+
+fn child_entries(node: &Node, entry: &ContainerEntry, record: &ReshardRecord) -> Vec<RangeEntry> {
+    let mut parents: Vec<PartitionId> = Vec::new();
+    for parent in record.parents.iter().filter_map(|parent| entry.range(*parent)) {
+        parents.extend(parent.parents.iter().chain([&parent.partition]));
+    }
+    parents.sort_unstable();
+    parents.dedup();
+    let since = node.control.lsn();
+    let child = |(partition, log, range): &(PartitionId, LogId, EpkRange)| RangeEntry {
+        partition: *partition,
+        range: range.clone(),
+        log: *log,
+        parents: parents.clone(),
+        since,
+    };
+    record.children.iter().map(child).collect()
+}
+
+/// The one transaction after which clients see the children instead of the parents.
+async fn publish(node: &Node, entry: &ContainerEntry, record: &ReshardRecord, children: &[RangeEntry]) -> Result<()> {
+    let mut change = node.control.change().await;
+    container_entry(node, &entry.rid)?;
+    for parent in &record.parents {
+        change.put(Record::Partition(entry.rid.clone(), *parent, None));
+    }
+    for child in children {
+        let stored = PartitionRecord {
+            range: child.range.clone(),
+            log: child.log,
+            parents: child.parents.clone(),
+            since: change.lsn,
+        };
+        change.put(Record::Partition(entry.rid.clone(), child.partition, Some(stored)));
+    }
+    change.put(Record::Reshard(entry.rid.clone(), record.children[0].0, None));
+    change.commit().await?;
+    if let Some(container) = node.control.catalogue().container(&entry.rid).cloned() {
+        node.set_throttles(&container);
+    }
+    Ok(())
+}
+
+/// The parents' space comes back. A log that cannot be dropped now is dropped at the next start.
+async fn retire(node: &Node, entry: &ContainerEntry, record: &ReshardRecord) {
+    for range in record.parents.iter().filter_map(|parent| entry.range(*parent)) {
+        node.close_partition(range.log);
+        if let Err(error) = node.store.drop_log(range.log).await {
+            tracing::warn!(log = %range.log, %error, "a retired partition's log stays until the next start");
+        }
+    }
+}
+
+/// A definition that changed while the children were built reaches them now.
+async fn catch_up_definition(node: &Arc<Node>, container: &ResourceId, children: &[RangeEntry]) -> Result<()> {
+    let Ok(entry) = container_entry(node, container) else {
+        return Ok(());
+    };
+    for child in children {
+        let partition = node.partition(child)?;
+        let state = copy::state_of(&partition)?;
+        if state.definition_version < entry.definition_version {
+            partition.command(define(&entry)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// After a failure: back to the parents if none is sealed, otherwise forward, again and again.
+async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) {
+    let mut wait = Duration::from_millis(100);
+    loop {
+        let sealed = any_sealed(node, container, record);
+        let settled = match sealed {
+            Ok(true) => carry_out(node, container, record).await,
+            Ok(false) => undo(node, container, record).await,
+            Err(error) if error.status() == Status::PARENT_NOT_FOUND => return,
+            Err(error) => Err(error),
+        };
+        match settled {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(%error, "a split or merge is tried again"),
+        }
+        tokio::select! {
+            // Both are safe to drop: neither has begun anything.
+            () = node.tasks.stopped() => return,
+            () = tokio::time::sleep(wait) => wait = (wait * 2).min(Duration::from_secs(10)),
+        }
+    }
+}
+
+async fn undo(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
+    for (_, log, _) in &record.children {
+        node.close_partition(*log);
+        node.store.drop_log(*log).await.map_err(unreadable)?;
+    }
+    let mut change = node.control.change().await;
+    change.put(Record::Reshard(container.clone(), record.children[0].0, None));
+    change.commit().await.map(drop)
+}

@@ -1,0 +1,274 @@
+//! Saving, restoring and resetting a whole account: instant isolation between tests.
+//!
+//! A saved snapshot is a copy of every partition's view under a log of its own, and of the catalogue's records. Restoring
+//! copies back under new logs, in a new epoch: resource ids stay, LSNs start above all earlier ones, so that older session
+//! tokens and feed positions are superseded and never mistaken.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::log::{Operation, Transaction};
+use orrery_model::{Epoch, Error, LogId, Lsn, Position, Result, Status, name};
+use orrery_partition::decide::unreadable;
+use orrery_partition::state::PartitionState;
+use orrery_partition::storage::{Role, Snapshot};
+
+use crate::admin::SnapshotInfo;
+use crate::catalogue::{ContainerEntry, PartitionRecord, RangeEntry, Record, SavedPartition, SnapshotRecord};
+use crate::control::Change;
+use crate::feed::blocking;
+use crate::node::{Node, append_transaction};
+
+/// Entries copied at a time.
+const CHUNK: usize = 4_000;
+
+impl Node {
+    /// Saves the whole account under a name, replacing what was saved under it before.
+    pub async fn save_snapshot(self: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
+        name::validate_name(name::NameKind::Script, name)?;
+        let (node, name) = (Arc::clone(self), name.to_owned());
+        self.uncancelled(async move { save(&node, name).await }).await
+    }
+
+    /// Brings the account back to what it was when the snapshot was saved.
+    pub async fn restore_snapshot(self: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
+        let (node, name) = (Arc::clone(self), name.to_owned());
+        self.uncancelled(async move { restore(&node, &name).await }).await
+    }
+
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        let catalogue = self.control.catalogue();
+        let mut all: Vec<SnapshotInfo> = catalogue
+            .snapshots
+            .iter()
+            .map(|(name, record)| info(name, record))
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    pub async fn drop_snapshot(self: &Arc<Node>, name: &str) -> Result<()> {
+        let (node, name) = (Arc::clone(self), name.to_owned());
+        self.uncancelled(async move {
+            let mut change = node.control.change().await;
+            let record = find(&node, &name)?;
+            change.put(Record::Snapshot(name, None));
+            change.commit().await?;
+            drop_logs(&node, record.partitions.iter().map(|saved| saved.copy).collect()).await;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Empties the account: no databases. Saved snapshots stay.
+    pub async fn reset(self: &Arc<Node>) -> Result<()> {
+        let node = Arc::clone(self);
+        self.uncancelled(async move {
+            let mut change = node.control.change().await;
+            let gone = clear(&node, &mut change)?;
+            change.commit().await?;
+            drop_logs(&node, gone).await;
+            Ok(())
+        })
+        .await
+    }
+}
+
+async fn save(node: &Arc<Node>, name: String) -> Result<SnapshotInfo> {
+    let mut change = node.control.change().await;
+    let containers: Vec<Arc<ContainerEntry>> = node.control.catalogue().containers().cloned().collect();
+    if !node.control.catalogue().reshards.is_empty() {
+        return Err(Error::new(Status::LOCKED, "A partition is being split or merged."));
+    }
+    let replaced = node.control.catalogue().snapshots.get(&name).cloned();
+    let mut record = SnapshotRecord {
+        saved_at: change.now,
+        n_items: 0,
+        records: Vec::new(),
+        partitions: Vec::new(),
+    };
+    for prefix in ["resource/", "offer/"] {
+        record.records.extend(node.control.stored_below(prefix)?);
+    }
+    for container in containers {
+        for range in &container.ranges {
+            let snapshot = node.partition(range)?.snapshot()?;
+            let state = PartitionState::load(&*snapshot).map_err(unreadable)?;
+            record.n_items += state.map_or(0, |state| state.n_items);
+            let copy = change.next_log();
+            copy_view(node, Arc::clone(&snapshot), copy, snapshot.position()).await?;
+            record.partitions.push(SavedPartition {
+                container: container.rid.clone(),
+                partition: range.partition,
+                record: stored(range),
+                copy,
+                position: snapshot.position(),
+            });
+        }
+    }
+    change.put(Record::Snapshot(name.clone(), Some(record.clone())));
+    change.commit().await?;
+    if let Some(replaced) = replaced {
+        drop_logs(node, replaced.partitions.iter().map(|saved| saved.copy).collect()).await;
+    }
+    Ok(info(&name, &record))
+}
+
+async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
+    let mut change = node.control.change().await;
+    let saved = find(node, name)?;
+    change.counters.restores += 1;
+    let start = start_of_restore(node, &saved, change.counters.restores);
+    let gone = clear(node, &mut change)?;
+    let mut records: Vec<Record> = Vec::new();
+    for (key, value) in &saved.records {
+        records.push(Record::decode(key.as_bytes(), Some(value))?);
+    }
+    // A container needs its database first.
+    records.sort_by_key(|record| record.key().len());
+    records.into_iter().for_each(|record| change.put(record));
+    for partition in &saved.partitions {
+        let log = change.next_log();
+        let source = node
+            .store
+            .open(partition.copy, Role::Follow)
+            .await
+            .map_err(unreadable)?;
+        copy_view(node, source.snapshot().map_err(unreadable)?, log, partition.position).await?;
+        let epoch = Epoch(partition.position.epoch.0.max(1) + change.counters.restores as u32);
+        let owned = node.store.open(log, Role::Own { epoch }).await.map_err(unreadable)?;
+        let operation = Operation::EpochStarted {
+            previous: partition.position.lsn,
+        };
+        append_transaction(
+            &*owned,
+            Transaction::at_lsn(partition.position, epoch, start, change.now, vec![operation]),
+        )
+        .await?;
+        let record = PartitionRecord {
+            log,
+            since: change.lsn,
+            ..partition.record.clone()
+        };
+        change.put(Record::Partition(
+            partition.container.clone(),
+            partition.partition,
+            Some(record),
+        ));
+    }
+    let containers: std::collections::HashSet<_> = saved
+        .partitions
+        .iter()
+        .map(|partition| partition.container.clone())
+        .collect();
+    change.commit().await?;
+    for rid in containers {
+        let Some(container) = node.control.catalogue().container(&rid).cloned() else {
+            continue;
+        };
+        for range in &container.ranges {
+            node.open_partition(&container, range).await?;
+        }
+        node.set_throttles(&container);
+    }
+    drop_logs(node, gone).await;
+    Ok(info(name, &saved))
+}
+
+/// Above everything the account has ever shown, and in an epoch of its own.
+fn start_of_restore(node: &Node, saved: &SnapshotRecord, n_restores: u64) -> Lsn {
+    let catalogue = node.control.catalogue();
+    let live = catalogue.containers().flat_map(|container| container.ranges.iter());
+    let highest = live
+        .filter_map(|range| node.partition(range).ok())
+        .map(|partition| partition.log.head().lsn);
+    let highest = highest
+        .chain(saved.partitions.iter().map(|saved| saved.position.lsn))
+        .max()
+        .unwrap_or(Lsn::ZERO);
+    highest.next_epoch_start().max(Lsn(n_restores << 32))
+}
+
+/// Removes everything but snapshots and keys from the catalogue; answers the logs that are no longer needed.
+fn clear(node: &Node, change: &mut Change<'_>) -> Result<Vec<LogId>> {
+    let catalogue = node.control.catalogue();
+    let mut logs = Vec::new();
+    if !catalogue.reshards.is_empty() {
+        return Err(Error::new(Status::LOCKED, "A partition is being split or merged."));
+    }
+    for container in catalogue.containers() {
+        for range in &container.ranges {
+            change.put(Record::Partition(container.rid.clone(), range.partition, None));
+            logs.push(range.log);
+        }
+    }
+    catalogue
+        .offers()
+        .into_iter()
+        .for_each(|(rid, _)| change.put(Record::Offer(rid.clone(), None)));
+    for rid in catalogue.all_resources() {
+        change.put(Record::Resource(rid, None));
+    }
+    Ok(logs)
+}
+
+async fn drop_logs(node: &Node, logs: Vec<LogId>) {
+    for log in logs {
+        node.close_partition(log);
+        if let Err(error) = node.store.drop_log(log).await {
+            tracing::warn!(%log, %error, "a log that is no longer needed stays until the next start");
+        }
+    }
+}
+
+async fn copy_view(node: &Node, from: Arc<dyn Snapshot>, to: LogId, position: Position) -> Result<()> {
+    let mut seed = node.store.seed(to).await.map_err(unreadable)?;
+    let mut last: Option<Bytes> = None;
+    loop {
+        let (view, start) = (Arc::clone(&from), last.take());
+        let writes = blocking(move || {
+            let bound = start
+                .as_ref()
+                .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_ref()));
+            let entries = view.scan(bound, Bound::Unbounded, false).take(CHUNK);
+            entries
+                .map(|entry| entry.map(|(key, value)| (key, Some(value))))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(unreadable)
+        })
+        .await?;
+        last = writes.last().map(|(key, _)| key.clone());
+        if last.is_none() {
+            break;
+        }
+        seed.write(writes).await.map_err(unreadable)?;
+    }
+    seed.finish(position).await.map_err(unreadable)
+}
+
+fn stored(range: &RangeEntry) -> PartitionRecord {
+    PartitionRecord {
+        range: range.range.clone(),
+        log: range.log,
+        parents: range.parents.clone(),
+        since: range.since,
+    }
+}
+
+fn find(node: &Node, name: &str) -> Result<SnapshotRecord> {
+    let catalogue = node.control.catalogue();
+    catalogue
+        .snapshots
+        .get(name)
+        .cloned()
+        .ok_or_else(|| Error::new(Status::NOT_FOUND, "There is no snapshot of this name."))
+}
+
+fn info(name: &str, record: &SnapshotRecord) -> SnapshotInfo {
+    SnapshotInfo {
+        name: name.to_owned(),
+        saved_at: record.saved_at.seconds(),
+        n_items: record.n_items,
+    }
+}

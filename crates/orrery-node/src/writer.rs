@@ -1,0 +1,258 @@
+//! The single writer of a physical partition: takes everything waiting as one batch, decides each command on the effects
+//! of those before it, appends once, and only then answers.
+//!
+//! One append is in flight. If it fails, everything decided on it fails with it, also the refusals: a 409 because of an
+//! item that was never written would be a lie.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use orrery_model::log::{Operation, Transaction};
+use orrery_model::{ContainerDefinition, Error, LogId, PartitionId, Position, Result, Status, Timestamp};
+use orrery_partition::command::{Command, Decision};
+use orrery_partition::decide::{self, Context, unreadable};
+use orrery_partition::draft::Identity;
+use orrery_partition::keys;
+use orrery_partition::overlay::Overlay;
+use orrery_partition::project;
+use orrery_partition::storage::{Log, Staged, StorageError};
+use orrery_partition::stored::StoredItem;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::cache::{CacheKey, HotCache};
+use crate::clock::Clock;
+use crate::partition::{Answer, Held, Job};
+
+/// Commands that may wait; more make their senders wait.
+pub const INBOX: usize = 1024;
+/// Commands and bytes decided before one append.
+const BATCH_COMMANDS_MAX: usize = 512;
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Writer {
+    pub partition: PartitionId,
+    pub identity: Identity,
+    pub log: Arc<dyn Log>,
+    pub definition: Arc<ContainerDefinition>,
+    pub cache: Arc<HotCache>,
+    pub clock: Arc<dyn Clock>,
+    /// Time never runs backwards in a log.
+    pub last_at: Timestamp,
+}
+
+type Reply = oneshot::Sender<Result<Answer>>;
+
+/// A command that was decided and waits for the append.
+struct Decided {
+    reply: Reply,
+    result: Result<Decision>,
+    position: Position,
+}
+
+impl Writer {
+    /// Runs until every sender is gone.
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
+        let mut waiting = Vec::with_capacity(BATCH_COMMANDS_MAX);
+        while inbox.recv_many(&mut waiting, BATCH_COMMANDS_MAX).await > 0 {
+            let mut jobs = waiting.drain(..).peekable();
+            while let Some(job) = jobs.next() {
+                match job {
+                    Job::Command { command, reply } => {
+                        let mut batch = vec![(command, reply)];
+                        while let Some(Job::Command { command, reply }) =
+                            jobs.next_if(|job| matches!(job, Job::Command { .. }))
+                        {
+                            batch.push((command, reply));
+                        }
+                        self.batch(batch).await;
+                    }
+                    Job::Hold { reply } => self.held(reply).await,
+                }
+            }
+        }
+    }
+
+    /// Serves whoever holds the partition until they let go.
+    async fn held(&mut self, reply: oneshot::Sender<Held>) {
+        let (sender, mut commands) = mpsc::channel(1);
+        if reply.send(Held::new(sender)).is_err() {
+            return;
+        }
+        while let Some((command, reply)) = commands.recv().await {
+            self.batch(vec![(command, reply)]).await;
+        }
+    }
+
+    async fn batch(&mut self, commands: Vec<(Command, Reply)>) {
+        let mut rest = commands.into_iter().peekable();
+        while rest.peek().is_some() {
+            let (decided, staged) = match self.decide_all(&mut rest) {
+                Ok(done) => done,
+                Err(error) => {
+                    tracing::error!(log = %self.log.id(), %error, "a partition's view cannot be read");
+                    rest.by_ref()
+                        .for_each(|(_, reply)| drop(reply.send(Err(unavailable()))));
+                    return;
+                }
+            };
+            self.commit(decided, staged).await;
+        }
+    }
+
+    /// Decides commands until the batch is full.
+    fn decide_all(
+        &mut self,
+        commands: &mut impl Iterator<Item = (Command, Reply)>,
+    ) -> Result<(Vec<Decided>, Vec<Staged>)> {
+        let snapshot = self.log.snapshot().map_err(unreadable)?;
+        let mut overlay = Overlay::new(&*snapshot);
+        let mut position = snapshot.position();
+        let (mut decided, mut staged, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let now = self.clock.now().max(self.last_at);
+        self.last_at = now;
+        while bytes < BATCH_BYTES_MAX {
+            let Some((command, reply)) = commands.next() else { break };
+            let context = Context {
+                now,
+                lsn: position.lsn.next(),
+                partition: self.partition,
+                identity: &self.identity,
+                definition: &self.definition,
+            };
+            let mut result = decide::decide(&overlay, &command, &context);
+            if let Ok(decision) = &mut result
+                && !decision.operations.is_empty()
+            {
+                let operations = std::mem::take(&mut decision.operations);
+                let transaction = Arc::new(Transaction::following(position, now, operations));
+                let writes = project::project(Some(&self.definition), &overlay, &transaction).map_err(unreadable)?;
+                bytes += writes
+                    .iter()
+                    .map(|(key, value)| key.len() + value.as_ref().map_or(0, bytes::Bytes::len))
+                    .sum::<usize>();
+                overlay.apply(writes.iter().cloned());
+                position = transaction.position();
+                self.follow_definition(&transaction)?;
+                staged.push(Staged { transaction, writes });
+            }
+            decided.push(Decided {
+                reply,
+                result,
+                position,
+            });
+        }
+        Ok((decided, staged))
+    }
+
+    /// Later commands of the batch are decided by a definition that an earlier one changed.
+    fn follow_definition(&mut self, transaction: &Transaction) -> Result<()> {
+        for operation in &transaction.operations {
+            if let Operation::Defined { definition, .. } = operation {
+                self.definition = Arc::new(ContainerDefinition::from_stored(definition)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self, decided: Vec<Decided>, staged: Vec<Staged>) {
+        let appended = if staged.is_empty() {
+            Ok(())
+        } else {
+            self.append(staged).await
+        };
+        match appended {
+            Ok(()) => decided.into_iter().for_each(answer),
+            Err(error) => {
+                tracing::warn!(log = %self.log.id(), %error, "an append failed");
+                self.return_to_stored_definition();
+                decided
+                    .into_iter()
+                    .for_each(|decided| drop(decided.reply.send(Err(append_error(&error)))));
+            }
+        }
+    }
+
+    /// After an append that failed: what a definition change in it said does not hold.
+    fn return_to_stored_definition(&mut self) {
+        let stored = self
+            .log
+            .snapshot()
+            .and_then(|snapshot| snapshot.get(&keys::definition()));
+        if let Ok(Some(stored)) = stored
+            && let Ok(definition) = ContainerDefinition::from_stored(&stored)
+        {
+            self.definition = Arc::new(definition);
+        }
+    }
+
+    async fn append(&self, staged: Vec<Staged>) -> Result<(), StorageError> {
+        let expected = staged.first().map(|first| Position {
+            epoch: self.log.head().epoch,
+            lsn: first.transaction.previous,
+            hash: first.transaction.previous_hash,
+        });
+        let changed = changed_items(self.log.id(), staged.iter().map(|staged| &*staged.transaction));
+        changed.keys().for_each(|key| self.cache.bar(key));
+        let appended = self.log.append(expected.unwrap_or_default(), staged).await;
+        let lsn = appended.is_ok().then(|| self.log.head().lsn);
+        for (key, item) in changed {
+            self.cache
+                .release(key, lsn, item.filter(|_| lsn.is_some()).map(Arc::new));
+        }
+        appended
+    }
+}
+
+/// The items that transactions change, with their last version.
+fn changed_items<'a>(
+    log: LogId,
+    transactions: impl Iterator<Item = &'a Transaction>,
+) -> HashMap<CacheKey, Option<StoredItem>> {
+    let mut changed = HashMap::new();
+    for transaction in transactions {
+        for (index, operation) in transaction.operations.iter().enumerate() {
+            let (epk, id, item) = match operation {
+                Operation::Put(put) => (&put.epk, &put.id, Some(StoredItem::of(put, transaction, index))),
+                Operation::Delete(delete) => (&delete.epk, &delete.id, None),
+                _ => continue,
+            };
+            changed.insert(
+                CacheKey {
+                    log,
+                    epk: epk.as_bytes().to_vec(),
+                    id: id.clone(),
+                },
+                item,
+            );
+        }
+    }
+    changed
+}
+
+fn answer(decided: Decided) {
+    let answer = decided.result.map(|decision| Answer {
+        results: decision.results,
+        lsn: decided.position.lsn,
+        more: decision.more,
+    });
+    // A client that went away no longer cares.
+    let _ = decided.reply.send(answer);
+}
+
+/// Unknown is not failure: what may have happened is never answered as "surely not".
+fn append_error(error: &StorageError) -> Error {
+    match error {
+        StorageError::Unknown(_) => Error::new(Status::REQUEST_TIMEOUT, "The outcome of the write is not known."),
+        StorageError::Full => Error::new(
+            Status::UNAVAILABLE,
+            "The store has no space left; writes are refused, reads go on.",
+        ),
+        StorageError::Fenced { .. } => Error::new(Status::PARTITION_GONE, "The partition is owned elsewhere."),
+        _ => unavailable(),
+    }
+}
+
+fn unavailable() -> Error {
+    Error::new(Status::UNAVAILABLE, "The partition cannot take writes now.").with_retry_after_ms(1000)
+}

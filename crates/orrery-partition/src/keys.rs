@@ -1,0 +1,229 @@
+//! Keys of a partition's view, as `docs/formats/view-keys.md` describes them. Byte order is the order readers want:
+//! items by EPK and then by number, changes by LSN, expiries by time.
+
+use bytes::Bytes;
+use orrery_model::{Epk, Lsn, PartitionKeyDefinition};
+
+const STATE: u8 = 0x01;
+const DEFINITION: u8 = 0x02;
+const RECORD: u8 = 0x03;
+const ITEM: u8 = 0x10;
+const ID: u8 = 0x11;
+const CHANGE: u8 = 0x12;
+const EXPIRY: u8 = 0x13;
+const UNIQUE: u8 = 0x14;
+
+/// What a key is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySpace {
+    State,
+    Definition,
+    Record,
+    Item,
+    Id,
+    Change,
+    Expiry,
+    Unique,
+}
+
+impl KeySpace {
+    pub fn of(key: &[u8]) -> Option<KeySpace> {
+        Some(match key.first()? {
+            &STATE => KeySpace::State,
+            &DEFINITION => KeySpace::Definition,
+            &RECORD => KeySpace::Record,
+            &ITEM => KeySpace::Item,
+            &ID => KeySpace::Id,
+            &CHANGE => KeySpace::Change,
+            &EXPIRY => KeySpace::Expiry,
+            &UNIQUE => KeySpace::Unique,
+            _ => return None,
+        })
+    }
+}
+
+/// How EPKs are written inside keys: as they are when all have one length, else escaped with an end mark, so that no EPK
+/// runs into what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpkForm {
+    Fixed(usize),
+    Escaped,
+}
+
+impl EpkForm {
+    pub fn of(definition: &PartitionKeyDefinition) -> EpkForm {
+        definition.epk_bytes().map_or(EpkForm::Escaped, EpkForm::Fixed)
+    }
+
+    /// An EPK as part of a key. In the fixed form a shorter EPK (the bound of a range) stays short and sorts first.
+    pub fn write(self, epk: &Epk, out: &mut Vec<u8>) {
+        match self {
+            EpkForm::Fixed(_) => out.extend_from_slice(epk.as_bytes()),
+            EpkForm::Escaped => {
+                self.write_bound(epk, out);
+                out.extend_from_slice(&[0, 0]);
+            }
+        }
+    }
+
+    /// The part of [`EpkForm::write`] that every key at or after `epk` sorts at or after.
+    pub fn write_bound(self, epk: &Epk, out: &mut Vec<u8>) {
+        match self {
+            EpkForm::Fixed(_) => out.extend_from_slice(epk.as_bytes()),
+            EpkForm::Escaped => {
+                for &byte in epk.as_bytes() {
+                    out.push(byte);
+                    if byte == 0 {
+                        out.push(0xFF);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Splits an EPK off the front of `bytes`.
+    pub fn read(self, bytes: &[u8]) -> Option<(Epk, &[u8])> {
+        match self {
+            EpkForm::Fixed(length) => {
+                let (epk, rest) = bytes.split_at_checked(length)?;
+                Some((Epk::from_bytes(epk), rest))
+            }
+            EpkForm::Escaped => {
+                let mut epk = Vec::new();
+                let mut at = 0;
+                loop {
+                    match (*bytes.get(at)?, bytes.get(at + 1)) {
+                        (0, Some(0xFF)) => {
+                            epk.push(0);
+                            at += 2;
+                        }
+                        (0, Some(0)) => return Some((Epk::from_bytes(epk), &bytes[at + 2..])),
+                        (0, _) => return None,
+                        (byte, _) => {
+                            epk.push(byte);
+                            at += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub fn state() -> Bytes {
+    Bytes::from_static(&[STATE])
+}
+
+pub fn definition() -> Bytes {
+    Bytes::from_static(&[DEFINITION])
+}
+
+/// A record of the system log.
+pub fn record(key: &[u8]) -> Bytes {
+    Bytes::from([&[RECORD], key].concat())
+}
+
+pub fn item(form: EpkForm, epk: &Epk, number: u64) -> Bytes {
+    let mut key = vec![ITEM];
+    form.write(epk, &mut key);
+    key.extend_from_slice(&number.to_be_bytes());
+    Bytes::from(key)
+}
+
+pub fn id(form: EpkForm, epk: &Epk, id: &str) -> Bytes {
+    let mut key = vec![ID];
+    form.write(epk, &mut key);
+    key.extend_from_slice(id.as_bytes());
+    Bytes::from(key)
+}
+
+pub fn change(lsn: Lsn, index: u16, number: u64) -> Bytes {
+    let mut key = vec![CHANGE];
+    key.extend_from_slice(&lsn.0.to_be_bytes());
+    key.extend_from_slice(&index.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    Bytes::from(key)
+}
+
+/// Where changes after `lsn` begin.
+pub fn changes_after(lsn: Lsn) -> Bytes {
+    let mut key = vec![CHANGE];
+    key.extend_from_slice(&(lsn.0 + 1).to_be_bytes());
+    Bytes::from(key)
+}
+
+/// The LSN and item number of a key made by [`change`].
+pub fn read_change(key: &[u8]) -> Option<(Lsn, u64)> {
+    let rest = key.strip_prefix(&[CHANGE])?;
+    let lsn = u64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
+    let number = u64::from_be_bytes(rest.get(10..18)?.try_into().ok()?);
+    Some((Lsn(lsn), number))
+}
+
+pub fn expiry(at_seconds: u64, number: u64) -> Bytes {
+    let mut key = vec![EXPIRY];
+    key.extend_from_slice(&at_seconds.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    Bytes::from(key)
+}
+
+/// The time and item number of a key made by [`expiry`].
+pub fn read_expiry(key: &[u8]) -> Option<(u64, u64)> {
+    let rest = key.strip_prefix(&[EXPIRY])?;
+    let at = u64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
+    let number = u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?);
+    Some((at, number))
+}
+
+pub fn unique(form: EpkForm, epk: &Epk, constraint: u8, values: [u8; 16]) -> Bytes {
+    let mut key = vec![UNIQUE];
+    form.write(epk, &mut key);
+    key.push(constraint);
+    key.extend_from_slice(&values);
+    Bytes::from(key)
+}
+
+/// The first key of a space, and the first after it.
+pub fn bounds(space: KeySpace) -> (Bytes, Bytes) {
+    let byte = match space {
+        KeySpace::State => STATE,
+        KeySpace::Definition => DEFINITION,
+        KeySpace::Record => RECORD,
+        KeySpace::Item => ITEM,
+        KeySpace::Id => ID,
+        KeySpace::Change => CHANGE,
+        KeySpace::Expiry => EXPIRY,
+        KeySpace::Unique => UNIQUE,
+    };
+    (Bytes::copy_from_slice(&[byte]), Bytes::copy_from_slice(&[byte + 1]))
+}
+
+/// Where the items at or after `epk` begin.
+pub fn items_from(form: EpkForm, epk: &Epk) -> Bytes {
+    let mut key = vec![ITEM];
+    form.write_bound(epk, &mut key);
+    Bytes::from(key)
+}
+
+/// The EPK and number of a key made by [`item`].
+pub fn read_item(form: EpkForm, key: &[u8]) -> Option<(Epk, u64)> {
+    let (epk, number) = form.read(key.strip_prefix(&[ITEM])?)?;
+    Some((epk, u64::from_be_bytes(number.try_into().ok()?)))
+}
+
+/// The EPK an entry belongs to, for every space that belongs to one.
+pub fn epk_of(form: EpkForm, key: &[u8], value: &[u8]) -> Option<Epk> {
+    let bytes = match KeySpace::of(key)? {
+        KeySpace::Item | KeySpace::Id | KeySpace::Unique => &key[1..],
+        KeySpace::Change | KeySpace::Expiry => value,
+        KeySpace::State | KeySpace::Definition | KeySpace::Record => return None,
+    };
+    form.read(bytes).map(|(epk, _)| epk)
+}
+
+/// The value of change and expiry entries: the EPK that, with the number in the key, leads to the item.
+pub fn pointer(form: EpkForm, epk: &Epk) -> Bytes {
+    let mut value = Vec::new();
+    form.write(epk, &mut value);
+    Bytes::from(value)
+}

@@ -1,0 +1,281 @@
+//! What a transaction means for the view. Pure, and the only place that knows: the live path, replay, followers and
+//! splits all come here, so they cannot disagree.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use orrery_model::id::ChainHash;
+use orrery_model::json::{self, Value};
+use orrery_model::log::{DeleteItem, Opened, Operation, PutItem, Transaction};
+use orrery_model::{ContainerDefinition, Lsn, Timestamp};
+
+use crate::expiry::own_expiry;
+use crate::keys::{self, EpkForm};
+use crate::overlay::Overlay;
+use crate::state::PartitionState;
+use crate::storage::{Project, Result, StorageError, View, ViewWrite};
+use crate::stored::StoredItem;
+
+/// The changes a whole transaction makes to the view it meets.
+pub fn project(
+    definition: Option<&ContainerDefinition>,
+    before: &dyn View,
+    transaction: &Transaction,
+) -> Result<Vec<ViewWrite>> {
+    let Transaction {
+        operations, lsn, at, ..
+    } = transaction;
+    if operations
+        .iter()
+        .all(|operation| matches!(operation, Operation::Record { .. }))
+    {
+        return Ok(operations.iter().filter_map(record).collect());
+    }
+    let opened = operations.iter().find_map(|operation| match operation {
+        Operation::Opened(opened) => Some(&opened.definition),
+        Operation::Defined { definition, .. } => Some(definition),
+        _ => None,
+    });
+    let parsed = opened.map(|stored| parse_definition(stored)).transpose()?;
+    let definition = parsed
+        .as_ref()
+        .or(definition)
+        .ok_or_else(|| corrupt("a partition's first entry does not open it"))?;
+    self::operations(definition, before, operations, *lsn, *at, 0)
+}
+
+/// The changes of operations that stand from `first_index` on in the transaction `lsn`.
+pub fn operations(
+    definition: &ContainerDefinition,
+    before: &dyn View,
+    operations: &[Operation],
+    lsn: Lsn,
+    at: Timestamp,
+    first_index: usize,
+) -> Result<Vec<ViewWrite>> {
+    let state = PartitionState::load(before)?;
+    let mut projection = Projection {
+        definition,
+        form: EpkForm::of(definition.partition_key()),
+        view: Overlay::new(before),
+        state,
+        lsn,
+        at,
+    };
+    for (offset, operation) in operations.iter().enumerate() {
+        projection.operation(operation, (first_index + offset) as u16)?;
+    }
+    let Projection { mut view, state, .. } = projection;
+    view.apply(state.map(|state| (keys::state(), Some(state.encode()))));
+    Ok(view.into_writes())
+}
+
+fn record(operation: &Operation) -> Option<ViewWrite> {
+    match operation {
+        Operation::Record { key, value } => Some((keys::record(key), value.clone())),
+        _ => None,
+    }
+}
+
+struct Projection<'a> {
+    definition: &'a ContainerDefinition,
+    form: EpkForm,
+    view: Overlay<'a>,
+    state: Option<PartitionState>,
+    lsn: Lsn,
+    at: Timestamp,
+}
+
+impl Projection<'_> {
+    fn operation(&mut self, operation: &Operation, index: u16) -> Result<()> {
+        match operation {
+            Operation::Put(put) => self.put(put, index),
+            Operation::Delete(delete) => self.delete(delete),
+            Operation::Record { .. } => {
+                self.view.apply(record(operation));
+                Ok(())
+            }
+            Operation::Defined { version, definition } => {
+                self.state()?.definition_version = *version;
+                self.view.apply([(keys::definition(), Some(definition.clone()))]);
+                Ok(())
+            }
+            Operation::EpochStarted { .. } => {
+                self.state()?.session_version += 1;
+                Ok(())
+            }
+            Operation::Opened(opened) => {
+                self.open(opened);
+                Ok(())
+            }
+            Operation::Sealed { children } => {
+                self.state()?.children = children.clone();
+                Ok(())
+            }
+        }
+    }
+
+    fn state(&mut self) -> Result<&mut PartitionState> {
+        self.state
+            .as_mut()
+            .ok_or_else(|| corrupt("a partition's first entry does not open it"))
+    }
+
+    /// A seeded child has a state already, with its counts; a new partition begins empty.
+    fn open(&mut self, opened: &Opened) {
+        let fresh = || PartitionState::new(opened.partition, opened.range.clone());
+        let state = self.state.get_or_insert_with(fresh);
+        state.partition = opened.partition;
+        state.range = opened.range.clone();
+        state.session_version = opened.session_version;
+        state.definition_version = opened.definition_version;
+        state.children = Vec::new();
+        self.view.apply([(keys::definition(), Some(opened.definition.clone()))]);
+    }
+
+    fn put(&mut self, put: &PutItem, index: u16) -> Result<()> {
+        let item = StoredItem::at(put, self.lsn, self.at, usize::from(index));
+        let before = self.forget(&put.epk, put.number)?;
+        let (form, pointer) = (self.form, keys::pointer(self.form, &put.epk));
+        let encoded = item.encode();
+        let size_bytes = encoded.len() as u64;
+        self.view.apply([
+            (keys::item(form, &put.epk, put.number), Some(encoded)),
+            (keys::change(self.lsn, index, put.number), Some(pointer.clone())),
+        ]);
+        if before.is_none() {
+            self.view
+                .apply([(keys::id(form, &put.epk, &put.id), Some(number(put.number)))]);
+        }
+        self.view
+            .apply(own_expiry(&item).map(|at| (keys::expiry(at, put.number), Some(pointer))));
+        for key in self.unique_keys(put, &item)? {
+            self.view.apply([(key, Some(number(put.number)))]);
+        }
+        let state = self.state()?;
+        state.n_items += u64::from(before.is_none());
+        state.size_bytes = state.size_bytes + size_bytes - before.unwrap_or(0);
+        state.next_counter = state.next_counter.max((put.number >> 16) + 1);
+        Ok(())
+    }
+
+    fn delete(&mut self, delete: &DeleteItem) -> Result<()> {
+        let Some(size_bytes) = self.forget(&delete.epk, delete.number)? else {
+            return Err(corrupt("a log entry deletes an item that is not there"));
+        };
+        self.view.apply([
+            (keys::item(self.form, &delete.epk, delete.number), None),
+            (keys::id(self.form, &delete.epk, &delete.id), None),
+        ]);
+        let state = self.state()?;
+        state.n_items = state.n_items.saturating_sub(1);
+        state.size_bytes = state.size_bytes.saturating_sub(size_bytes);
+        Ok(())
+    }
+
+    /// Removes what was derived from the current version and answers its size; `None` when there is none.
+    fn forget(&mut self, epk: &orrery_model::Epk, item_number: u64) -> Result<Option<u64>> {
+        let Some(bytes) = self.view.get(&keys::item(self.form, epk, item_number))? else {
+            return Ok(None);
+        };
+        let item = StoredItem::decode(&bytes)?;
+        self.view
+            .apply([(keys::change(item.lsn, item.index, item_number), None)]);
+        self.view
+            .apply(own_expiry(&item).map(|at| (keys::expiry(at, item_number), None)));
+        if !self.definition.unique_keys().is_empty() {
+            let value = parse(&item.body)?;
+            for (constraint, values) in unique_hashes(self.definition, &value) {
+                self.view
+                    .apply([(keys::unique(self.form, epk, constraint, values), None)]);
+            }
+        }
+        Ok(Some(bytes.len() as u64))
+    }
+
+    fn unique_keys(&self, put: &PutItem, item: &StoredItem) -> Result<Vec<Bytes>> {
+        if self.definition.unique_keys().is_empty() {
+            return Ok(Vec::new());
+        }
+        let hashes = unique_hashes(self.definition, &parse(&item.body)?);
+        Ok(hashes
+            .into_iter()
+            .map(|(constraint, values)| keys::unique(self.form, &put.epk, constraint, values))
+            .collect())
+    }
+}
+
+/// A hash per unique key constraint over the item's values at its paths. A missing value counts as null.
+pub fn unique_hashes(definition: &ContainerDefinition, item: &Value) -> Vec<(u8, [u8; 16])> {
+    let hash = |(constraint, key): (usize, &orrery_model::container::UniqueKey)| {
+        let values = key
+            .paths
+            .iter()
+            .map(|path| path.find(item).cloned().unwrap_or(Value::Null))
+            .collect();
+        let mut text = Vec::new();
+        json::print(&Value::Array(values), &mut text);
+        (constraint as u8, ChainHash::ZERO.chain(&text).0)
+    };
+    definition.unique_keys().iter().enumerate().map(hash).collect()
+}
+
+/// Number of scalar values in an item: what an indexer that includes everything would index.
+pub fn n_leaves(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(n_leaves).sum(),
+        Value::Object(object) => object.iter().map(|(_, value)| n_leaves(value)).sum(),
+        _ => 1,
+    }
+}
+
+fn number(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+fn parse(body: &[u8]) -> Result<Value> {
+    json::parse_value(body).map_err(|_| corrupt("a stored item is not JSON"))
+}
+
+fn parse_definition(stored: &[u8]) -> Result<ContainerDefinition> {
+    ContainerDefinition::from_stored(stored).map_err(|_| corrupt("a stored container definition is not valid"))
+}
+
+fn corrupt(reason: &str) -> StorageError {
+    StorageError::Corrupt(reason.to_owned())
+}
+
+/// [`project`] for stores: finds the definition in the view itself, as replay must. The last few parsed definitions are
+/// kept, because replay meets the same one again and again.
+#[derive(Debug, Default)]
+pub struct Projector {
+    parsed: Mutex<Vec<(Bytes, Arc<ContainerDefinition>)>>,
+}
+
+const PARSED_MAX: usize = 64;
+
+impl Projector {
+    fn definition(&self, stored: Bytes) -> Result<Arc<ContainerDefinition>> {
+        let mut parsed = self.parsed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, definition)) = parsed.iter().find(|(text, _)| *text == stored) {
+            return Ok(Arc::clone(definition));
+        }
+        let definition = Arc::new(parse_definition(&stored)?);
+        if parsed.len() == PARSED_MAX {
+            parsed.remove(0);
+        }
+        // A copy, so that a definition never keeps a whole block of the store alive.
+        parsed.push((Bytes::copy_from_slice(&stored), Arc::clone(&definition)));
+        Ok(definition)
+    }
+}
+
+impl Project for Projector {
+    fn project(&self, before: &dyn View, transaction: &Transaction) -> Result<Vec<ViewWrite>> {
+        let definition = before
+            .get(&keys::definition())?
+            .map(|stored| self.definition(stored))
+            .transpose()?;
+        project(definition.as_deref(), before, transaction)
+    }
+}

@@ -1,0 +1,102 @@
+//! Splits and merges: which entries of a parent's view belong to a child, and what the tail of the parent's log adds.
+//!
+//! Items keep their LSNs, numbers and history, so a token of the parent stays valid on its children.
+
+use bytes::Bytes;
+use orrery_model::log::{Operation, Transaction};
+use orrery_model::{ContainerDefinition, EpkRange, PartitionId};
+
+use crate::keys::{self, EpkForm, KeySpace};
+use crate::overlay::Overlay;
+use crate::project;
+use crate::state::PartitionState;
+use crate::storage::{Result, View, ViewWrite};
+
+/// Does this entry of a parent's view go to a child with `range`? State and definition are the child's own.
+pub fn belongs(form: EpkForm, key: &[u8], value: &[u8], range: &EpkRange) -> bool {
+    keys::epk_of(form, key, value).is_some_and(|epk| range.contains(&epk))
+}
+
+/// Counts an entry that goes to a child.
+pub fn count(state: &mut PartitionState, key: &[u8], value: &[u8]) {
+    if KeySpace::of(key) == Some(KeySpace::Item) {
+        state.n_items += 1;
+        state.size_bytes += value.len() as u64;
+    }
+}
+
+/// The state a child begins with, before its entries are counted.
+pub fn child_state(child: PartitionId, range: EpkRange, parents: &[PartitionState]) -> PartitionState {
+    let mut state = PartitionState::new(child, range);
+    let greatest = |pick: fn(&PartitionState) -> u64| parents.iter().map(pick).max().unwrap_or(0);
+    state.next_counter = greatest(|parent| parent.next_counter).max(1);
+    state.definition_version = greatest(|parent| parent.definition_version);
+    state.session_version = greatest(|parent| parent.session_version) + u64::from(parents.len() > 1);
+    state
+}
+
+/// What a transaction of the parent changes in a child's view. `child` is the child's view as far as it is known: the
+/// parent's base snapshot seen through `state` and everything the tail has changed so far.
+pub fn tail(
+    definition: &ContainerDefinition,
+    child: &ChildView<'_>,
+    transaction: &Transaction,
+    range: &EpkRange,
+) -> Result<Vec<ViewWrite>> {
+    let mut writes = Vec::new();
+    let mut overlay = Overlay::new(child);
+    // Operations keep their place in the transaction, so each is projected on its own.
+    for (index, operation) in transaction.operations.iter().enumerate() {
+        let concerns_child = match operation {
+            Operation::Put(put) => range.contains(&put.epk),
+            Operation::Delete(delete) => range.contains(&delete.epk),
+            Operation::Defined { .. } => true,
+            _ => false,
+        };
+        if concerns_child {
+            let one = std::slice::from_ref(operation);
+            let changes = project::operations(definition, &overlay, one, transaction.lsn, transaction.at, index)?;
+            overlay.apply(changes.iter().cloned());
+            writes.extend(changes);
+        }
+    }
+    Ok(writes)
+}
+
+/// A child's view while it is being built: changes so far over the parent's base snapshot, with the child's own state.
+#[derive(Debug)]
+pub struct ChildView<'a> {
+    overlay: Overlay<'a>,
+}
+
+impl<'a> ChildView<'a> {
+    pub fn new(base: &'a dyn View, state: &PartitionState) -> ChildView<'a> {
+        let mut overlay = Overlay::new(base);
+        overlay.apply([(keys::state(), Some(state.encode()))]);
+        ChildView { overlay }
+    }
+
+    pub fn apply(&mut self, writes: Vec<ViewWrite>) {
+        self.overlay.apply(writes);
+    }
+
+    /// All changes over the base, the state among them.
+    pub fn into_writes(self) -> Vec<ViewWrite> {
+        self.overlay.into_writes()
+    }
+}
+
+impl View for ChildView<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.overlay.get(key)
+    }
+
+    fn scan<'b>(
+        &'b self,
+        from: std::ops::Bound<&[u8]>,
+        to: std::ops::Bound<&[u8]>,
+        reverse: bool,
+    ) -> crate::storage::Scan<'b> {
+        self.overlay.scan(from, to, reverse)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a partition remembers besides its items: who it is, where numbering stands, how much it holds.
+
+use bytes::Bytes;
+use orrery_model::{Epk, EpkRange, PartitionId};
+
+use crate::keys;
+use crate::storage::{Result, StorageError, View};
+
+/// The state entry of a partition's view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionState {
+    pub partition: PartitionId,
+    pub range: EpkRange,
+    /// Version that session tokens of this partition carry.
+    pub session_version: u64,
+    pub definition_version: u64,
+    /// The next item's number is this, followed by 16 bits of the partition's.
+    pub next_counter: u64,
+    pub n_items: u64,
+    /// Bytes of all stored items.
+    pub size_bytes: u64,
+    /// Where the partition went on after a split or merge; empty while it lives.
+    pub children: Vec<PartitionId>,
+}
+
+impl PartitionState {
+    pub fn new(partition: PartitionId, range: EpkRange) -> PartitionState {
+        PartitionState {
+            partition,
+            range,
+            session_version: 0,
+            definition_version: 0,
+            next_counter: 1,
+            n_items: 0,
+            size_bytes: 0,
+            children: Vec::new(),
+        }
+    }
+
+    /// The number a new item gets, unique in the container and rising within this partition and its children.
+    pub fn next_number(&self) -> u64 {
+        self.next_counter << 16 | u64::from(self.partition.0 & 0xFFFF)
+    }
+
+    /// The state a view holds; `None` before the partition was opened.
+    pub fn load(view: &dyn View) -> Result<Option<PartitionState>> {
+        view.get(&keys::state())?
+            .map(|bytes| PartitionState::decode(&bytes))
+            .transpose()
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![1];
+        out.extend_from_slice(&self.partition.0.to_le_bytes());
+        for number in [
+            self.session_version,
+            self.definition_version,
+            self.next_counter,
+            self.n_items,
+            self.size_bytes,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for bound in [&self.range.min, &self.range.max] {
+            out.extend_from_slice(&(bound.as_bytes().len() as u16).to_le_bytes());
+            out.extend_from_slice(bound.as_bytes());
+        }
+        self.children
+            .iter()
+            .for_each(|child| out.extend_from_slice(&child.0.to_le_bytes()));
+        Bytes::from(out)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<PartitionState> {
+        decode(bytes).ok_or_else(|| StorageError::Corrupt("the partition state is malformed".to_owned()))
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<PartitionState> {
+    let rest = bytes.strip_prefix(&[1])?;
+    let (partition, mut rest) = rest.split_first_chunk::<4>()?;
+    let mut numbers = [0; 5];
+    for number in &mut numbers {
+        let (bytes, after) = rest.split_first_chunk::<8>()?;
+        *number = u64::from_le_bytes(*bytes);
+        rest = after;
+    }
+    let mut bounds = [Epk::min(), Epk::min()];
+    for bound in &mut bounds {
+        let (length, after) = rest.split_first_chunk::<2>()?;
+        let (bytes, after) = after.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        *bound = Epk::from_bytes(bytes);
+        rest = after;
+    }
+    let (children, []) = rest.as_chunks::<4>() else {
+        return None;
+    };
+    let [min, max] = bounds;
+    let [session_version, definition_version, next_counter, n_items, size_bytes] = numbers;
+    Some(PartitionState {
+        partition: PartitionId(u32::from_le_bytes(*partition)),
+        range: EpkRange::new(min, max),
+        session_version,
+        definition_version,
+        next_counter,
+        n_items,
+        size_bytes,
+        children: children
+            .iter()
+            .map(|child| PartitionId(u32::from_le_bytes(*child)))
+            .collect(),
+    })
+}
