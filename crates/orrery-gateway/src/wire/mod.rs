@@ -14,6 +14,7 @@ pub mod binary_json;
 mod change_feed;
 mod feed;
 pub mod headers;
+pub mod hybrid_row;
 mod item;
 mod metadata;
 pub mod path;

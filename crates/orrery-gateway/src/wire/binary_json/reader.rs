@@ -52,7 +52,10 @@ impl<'a> Reader<'a> {
     /// A little-endian number of `n_bytes` bytes, at most four.
     pub fn size(&mut self, n_bytes: usize) -> Result<usize, BinaryJsonError> {
         let bytes = self.bytes(n_bytes)?;
-        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+        Ok(bytes
+            .iter()
+            .rev()
+            .fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
     /// Accounts for text the value grows by.

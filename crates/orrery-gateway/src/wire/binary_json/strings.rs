@@ -121,7 +121,11 @@ fn utf8(n_bytes: usize, reader: &mut Reader<'_>) -> Result<String, BinaryJsonErr
 fn base64_text(n_count_bytes: usize, url_safe: bool, reader: &mut Reader<'_>) -> Result<String, BinaryJsonError> {
     let n_groups = reader.size(n_count_bytes)?;
     let padding = reader.byte()?;
-    let (n_padding, padded) = if padding > 2 { (!padding, false) } else { (padding, true) };
+    let (n_padding, padded) = if padding > 2 {
+        (!padding, false)
+    } else {
+        (padding, true)
+    };
     let n_padding = usize::from(n_padding);
     if n_padding > 2 || n_padding > n_groups * 3 {
         return Err(reader.error("a base64 string has an impossible padding"));
@@ -197,7 +201,9 @@ fn packed(n_characters: usize, n_bits: usize, base: u8, reader: &mut Reader<'_>)
         held >>= n_bits;
         n_held -= n_bits;
         let code = base.checked_add(distance).filter(u8::is_ascii);
-        text.push(char::from(code.ok_or_else(|| reader.error("a packed character is not ASCII"))?));
+        text.push(char::from(
+            code.ok_or_else(|| reader.error("a packed character is not ASCII"))?,
+        ));
     }
     Ok(text)
 }

