@@ -1,1 +1,81 @@
-//! (under construction)
+//! Turns SQL and an item cursor into rows.
+//!
+//! Three steps, each a module: [`parse`] makes a syntax tree of the text, [`plan`] resolves and checks it against a
+//! container's definition, [`run`] pulls items through a cursor and answers pages of rows. All of it is pure: time,
+//! randomness, items and user-defined functions come in as arguments.
+//!
+//! ```
+//! use orrery_query::{Context, Parameters, Query, evaluate_list};
+//! use orrery_model::json::parse_value;
+//!
+//! let items = [parse_value(br#"{"id":"a","n":1}"#)?, parse_value(br#"{"id":"b","n":2}"#)?];
+//! let query = Query::parse("SELECT VALUE c.id FROM c WHERE c.n > 1")?;
+//! let rows = evaluate_list(&query, &items, &Parameters::none(), &Context::default())?;
+//! assert_eq!(rows, [orrery_model::Value::from("b")]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod condition;
+mod definition;
+mod error;
+mod functions;
+mod parameters;
+pub mod parse;
+pub mod plan;
+pub mod run;
+mod values;
+
+pub use condition::{Condition, parse_condition};
+pub use definition::Definition;
+pub use error::{Code, Problem, QueryError, Result};
+pub use parameters::Parameters;
+pub use run::{Context, UserFunctions};
+pub use values::{print_row, row_text};
+
+use orrery_model::Value;
+use parse::ast::Statement;
+use run::{ListCursor, PageLimits, Unlimited};
+
+/// A query whose text is well-formed.
+#[derive(Clone, Debug)]
+pub struct Query {
+    text: String,
+    statement: Statement,
+}
+
+impl Query {
+    pub fn parse(text: &str) -> Result<Query> {
+        Ok(Query {
+            text: text.to_owned(),
+            statement: parse::parse(text)?,
+        })
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn statement(&self) -> &Statement {
+        &self.statement
+    }
+}
+
+/// All rows of a query over a list in memory, such as a feed of databases or containers.
+pub fn evaluate_list(
+    query: &Query,
+    items: &[Value],
+    parameters: &Parameters,
+    context: &Context<'_>,
+) -> Result<Vec<Value>> {
+    let plan = plan::plan(query, &Definition::plain(), parameters)?;
+    let mut cursor = ListCursor::new(items);
+    Ok(run::run(
+        &plan,
+        &mut cursor,
+        context,
+        PageLimits::unlimited(),
+        None,
+        &mut Unlimited,
+    )?
+    .rows)
+}

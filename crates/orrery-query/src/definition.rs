@@ -1,0 +1,129 @@
+//! What planning needs to know about a container beyond its items.
+
+use orrery_model::Value;
+use orrery_model::json::Object;
+use orrery_model::key::PropertyPath;
+
+use crate::error::Result;
+use crate::functions::vector::Distance;
+use crate::parse::ast::Direction;
+use crate::parse::ast::Statement;
+use crate::parse::parse;
+
+/// The parts of a container's definition that queries depend on.
+#[derive(Clone, Debug, Default)]
+pub struct Definition {
+    pub(crate) computed: Vec<ComputedProperty>,
+    /// Coordinates are planar instead of on the globe.
+    pub(crate) planar: bool,
+    pub(crate) vectors: Vec<(Vec<String>, Distance)>,
+    pub(crate) default_language: Option<String>,
+    pub(crate) languages: Vec<(Vec<String>, String)>,
+    /// `None` where ORDER BY needs no index, as on metadata feeds.
+    pub(crate) composite_indexes: Option<Vec<Vec<(Vec<String>, Direction)>>>,
+}
+
+/// A virtual property: its name and the query that computes it.
+#[derive(Clone, Debug)]
+pub(crate) struct ComputedProperty {
+    pub name: String,
+    pub query: Statement,
+}
+
+impl Definition {
+    /// For lists that are no containers: nothing is special and no index is needed.
+    pub fn plain() -> Definition {
+        Definition::default()
+    }
+
+    /// Reads the fields of a container as clients see them.
+    pub fn of_container(fields: &Object) -> Result<Definition> {
+        let planar = fields
+            .get("geospatialConfig")
+            .and_then(|config| config.get("type"))
+            .and_then(Value::as_str);
+        let full_text = fields.get("fullTextPolicy");
+        Ok(Definition {
+            computed: entries(fields.get("computedProperties"))
+                .filter_map(computed)
+                .collect::<Result<_>>()?,
+            planar: planar.is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry")),
+            vectors: entries(
+                fields
+                    .get("vectorEmbeddingPolicy")
+                    .and_then(|policy| policy.get("vectorEmbeddings")),
+            )
+            .filter_map(vector)
+            .collect(),
+            default_language: full_text
+                .and_then(|policy| policy.get("defaultLanguage"))
+                .and_then(text),
+            languages: entries(full_text.and_then(|policy| policy.get("fullTextPaths")))
+                .filter_map(language)
+                .collect(),
+            composite_indexes: Some(
+                entries(
+                    fields
+                        .get("indexingPolicy")
+                        .and_then(|policy| policy.get("compositeIndexes")),
+                )
+                .map(|index| entries(Some(index)).filter_map(composite).collect())
+                .collect(),
+            ),
+        })
+    }
+
+    /// The same definition with ORDER BY on any combination of paths allowed.
+    pub fn without_index_requirements(mut self) -> Definition {
+        self.composite_indexes = None;
+        self
+    }
+}
+
+fn entries(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).unwrap_or_default().iter()
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn path(entry: &Value) -> Option<Vec<String>> {
+    let path = entry.get("path")?.as_str()?;
+    Some(
+        PropertyPath::parse(path.strip_suffix("/?").unwrap_or(path))?
+            .segments()
+            .to_vec(),
+    )
+}
+
+fn computed(entry: &Value) -> Option<Result<ComputedProperty>> {
+    let name = entry.get("name").and_then(text)?;
+    let query = entry.get("query")?.as_str()?;
+    Some(parse(query).map(|query| ComputedProperty { name, query }))
+}
+
+fn vector(entry: &Value) -> Option<(Vec<String>, Distance)> {
+    let distance = entry
+        .get("distanceFunction")
+        .and_then(Value::as_str)
+        .and_then(Distance::parse);
+    Some((path(entry)?, distance.unwrap_or(Distance::Cosine)))
+}
+
+fn language(entry: &Value) -> Option<(Vec<String>, String)> {
+    Some((path(entry)?, entry.get("language").and_then(text)?))
+}
+
+fn composite(entry: &Value) -> Option<(Vec<String>, Direction)> {
+    let order = entry.get("order").and_then(Value::as_str).unwrap_or("ascending");
+    let descending = order.eq_ignore_ascii_case("descending");
+    Some((
+        path(entry)?,
+        if descending {
+            Direction::Descending
+        } else {
+            Direction::Ascending
+        },
+    ))
+}

@@ -1,0 +1,134 @@
+//! What a function is given: its arguments, and the world as far as a query may see it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use orrery_model::{Number, Value};
+use regex::Regex;
+
+use crate::values::Computed;
+
+/// The arguments of one call.
+pub(crate) struct Arguments<'a> {
+    pub values: &'a [Computed<'a>],
+    pub environment: &'a Environment,
+}
+
+/// What functions know besides their arguments; the same for a whole run.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// Now, in units of 100 ns since 1970.
+    pub now_ticks: i64,
+    /// Coordinates are planar instead of on the globe.
+    pub planar: bool,
+    random: Cell<u64>,
+    patterns: RefCell<HashMap<String, Option<Regex>>>,
+}
+
+/// Compiled patterns kept per run.
+const PATTERNS_MAX: usize = 64;
+
+impl Environment {
+    pub fn new(now_ticks: i64, seed: u64, planar: bool) -> Environment {
+        Environment {
+            now_ticks,
+            planar,
+            random: Cell::new(seed),
+            patterns: RefCell::default(),
+        }
+    }
+
+    /// The next number of the seeded sequence (SplitMix64), in [0, 1).
+    pub fn random(&self) -> f64 {
+        let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.random.set(state);
+        let mut bits = state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^= bits >> 31;
+        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+        (bits >> 11) as f64 * UNIT
+    }
+
+    /// Runs `with` on the compiled form of a regular expression, which is kept for the next row.
+    pub fn with_pattern<T>(&self, pattern: String, with: impl FnOnce(&Regex) -> T) -> Option<T> {
+        let mut patterns = self.patterns.borrow_mut();
+        if patterns.len() >= PATTERNS_MAX && !patterns.contains_key(&pattern) {
+            patterns.clear();
+        }
+        let compiled = patterns.entry(pattern).or_insert_with_key(|pattern| {
+            regex::RegexBuilder::new(pattern)
+                .size_limit(1 << 20)
+                .dfa_size_limit(1 << 20)
+                .build()
+                .ok()
+        });
+        compiled.as_ref().map(with)
+    }
+}
+
+impl<'a> Arguments<'a> {
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&'a Value> {
+        self.values.get(index)?.as_deref()
+    }
+
+    /// Whether the call has an argument there, defined or not.
+    pub fn has(&self, index: usize) -> bool {
+        index < self.values.len()
+    }
+
+    pub fn string(&self, index: usize) -> Option<&'a str> {
+        self.get(index)?.as_str()
+    }
+
+    pub fn number(&self, index: usize) -> Option<Number> {
+        self.get(index)?.as_number()
+    }
+
+    pub fn double(&self, index: usize) -> Option<f64> {
+        self.number(index).map(Number::to_f64)
+    }
+
+    /// A number without fraction, within 64 bits.
+    pub fn integer(&self, index: usize) -> Option<i64> {
+        self.number(index)?.as_i64()
+    }
+
+    pub fn bool(&self, index: usize) -> Option<bool> {
+        self.get(index)?.as_bool()
+    }
+
+    pub fn array(&self, index: usize) -> Option<&'a [Value]> {
+        self.get(index)?.as_array()
+    }
+
+    /// An optional boolean argument: `default` when the call does not have it.
+    pub fn flag(&self, index: usize, default: bool) -> Option<bool> {
+        if self.has(index) {
+            self.bool(index)
+        } else {
+            Some(default)
+        }
+    }
+}
+
+/// A double as a value.
+pub(super) fn double(value: f64) -> Option<Value> {
+    Some(Value::Number(Number::from_f64(value)))
+}
+
+pub(super) fn integer(value: i64) -> Option<Value> {
+    Some(Value::Number(Number::from(value)))
+}
+
+pub(super) fn string(value: impl Into<String>) -> Option<Value> {
+    Some(Value::String(value.into()))
+}
+
+pub(super) fn boolean(value: bool) -> Option<Value> {
+    Some(Value::Bool(value))
+}

@@ -1,0 +1,20 @@
+//! The built-in functions: one table of names and argument counts, one file per family.
+//!
+//! A function gets its arguments evaluated, each of them possibly undefined, and never fails: what it cannot do is
+//! undefined. That makes `?` on `Option` the natural way to write them.
+
+mod aggregate;
+mod arguments;
+mod array;
+mod conditional;
+mod date_time;
+mod item;
+mod math;
+mod registry;
+mod string;
+mod type_check;
+pub(crate) mod vector;
+
+pub(crate) use aggregate::{Accumulator, AggregateKind, OrderedValue};
+pub(crate) use arguments::{Arguments, Environment};
+pub(crate) use registry::{Kind, Scalar, ScoreKind, find};

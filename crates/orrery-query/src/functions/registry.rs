@@ -1,0 +1,151 @@
+//! The table of all functions.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use orrery_model::Value;
+
+use super::aggregate::AggregateKind;
+use super::arguments::Arguments;
+use super::{array, conditional, date_time, item, math, string, type_check, vector};
+
+/// A built-in function.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub name: &'static str,
+    arguments_min: usize,
+    /// `None`: any number.
+    arguments_max: Option<usize>,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Scalar(Scalar),
+    Aggregate(AggregateKind),
+    /// `IIF`, of which only the chosen branch is evaluated.
+    Conditional,
+    /// A score, which exists only in `ORDER BY RANK`.
+    Score(ScoreKind),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScoreKind {
+    FullText,
+    Fusion,
+}
+
+/// The code of a function, equal to another by name.
+#[derive(Clone, Copy)]
+pub(crate) struct Scalar {
+    pub name: &'static str,
+    pub call: fn(&Arguments<'_>) -> Option<Value>,
+}
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Scalar) -> bool {
+        self.name == other.name
+    }
+}
+
+impl std::fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// How many arguments a function takes.
+type Counts = (usize, Option<usize>);
+
+const ANY_FROM_2: Counts = (2, None);
+
+pub(super) fn exactly(n: usize) -> Counts {
+    (n, Some(n))
+}
+
+pub(super) fn between(min: usize, max: usize) -> Counts {
+    (min, Some(max))
+}
+
+pub(super) fn at_least(min: usize) -> Counts {
+    (min, None)
+}
+
+/// Where the families put their functions.
+pub(super) struct Table {
+    functions: HashMap<&'static str, Function>,
+}
+
+impl Table {
+    pub fn scalar(&mut self, name: &'static str, counts: Counts, call: fn(&Arguments<'_>) -> Option<Value>) {
+        self.add(name, counts, Kind::Scalar(Scalar { name, call }));
+    }
+
+    /// The same function under another name.
+    pub fn alias(&mut self, alias: &'static str, name: &'static str) {
+        let original = self
+            .functions
+            .get(name)
+            .expect("an alias follows the function it names");
+        let counts = (original.arguments_min, original.arguments_max);
+        let kind = original.kind;
+        self.add(alias, counts, kind);
+    }
+
+    pub fn add(&mut self, name: &'static str, counts: Counts, kind: Kind) {
+        let function = Function {
+            name,
+            arguments_min: counts.0,
+            arguments_max: counts.1,
+            kind,
+        };
+        let earlier = self.functions.insert(name, function);
+        debug_assert!(earlier.is_none(), "{name} is in the table twice");
+    }
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table {
+        functions: HashMap::new(),
+    };
+    for (name, kind) in AggregateKind::ALL {
+        table.add(name, exactly(1), Kind::Aggregate(kind));
+    }
+    table.add("IIF", exactly(3), Kind::Conditional);
+    table.add("FULLTEXTSCORE", ANY_FROM_2, Kind::Score(ScoreKind::FullText));
+    table.add("RRF", ANY_FROM_2, Kind::Score(ScoreKind::Fusion));
+    type_check::register(&mut table);
+    string::register(&mut table);
+    array::register(&mut table);
+    conditional::register(&mut table);
+    math::register(&mut table);
+    date_time::register(&mut table);
+    item::register(&mut table);
+    vector::register(&mut table);
+    table
+});
+
+/// Finds a function by its name in any case.
+pub(crate) fn find(name: &str) -> Option<&'static Function> {
+    TABLE.functions.get(name.to_ascii_uppercase().as_str())
+}
+
+impl Function {
+    /// What is wrong with a call of `n` arguments, if anything, in the service's words.
+    pub fn count_problem(&self, called_as: &str, n: usize) -> Option<String> {
+        let fits = n >= self.arguments_min && self.arguments_max.is_none_or(|max| n <= max);
+        if fits {
+            return None;
+        }
+        let min = self.arguments_min;
+        let wanted = match self.arguments_max {
+            None => format!("at least {min}"),
+            Some(max) if max == min => min.to_string(),
+            Some(max) => format!("{min} to {max}"),
+        };
+        Some(format!(
+            "The {} function requires {wanted} argument(s).",
+            called_as.to_ascii_uppercase()
+        ))
+    }
+}

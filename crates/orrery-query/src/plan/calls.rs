@@ -1,0 +1,85 @@
+//! Function calls: looked up, counted, checked.
+
+use super::compiler::Compiler;
+use super::expr::Expr;
+use crate::error::QueryError;
+use crate::functions::{Kind, ScoreKind, find};
+use crate::parse::Span;
+use crate::parse::ast::{self, ExprKind, Name};
+
+pub(super) const COMPOSITION: &str = "Compositions of aggregates and other expressions are not allowed.";
+
+impl Compiler<'_> {
+    pub fn call(&mut self, name: &Name, udf: bool, arguments: &[ast::Expr], span: Span) -> Expr {
+        if udf {
+            return self.user_call(name, arguments);
+        }
+        let Some(function) = find(&name.text) else {
+            return self.unknown_function(name, arguments);
+        };
+        match function.kind {
+            Kind::Score(ScoreKind::Fusion) => return self.unknown_function(name, arguments),
+            Kind::Score(ScoreKind::FullText) => {
+                let message = "The FullTextScore function is only allowed in the ORDER BY RANK clause.";
+                self.problem(span, "SC2240", message);
+                return Expr::undefined();
+            }
+            _ => {}
+        }
+        if let Some(message) = function.count_problem(&name.text, arguments.len()) {
+            self.problem(span, "SC2050", message);
+            return Expr::undefined();
+        }
+        match function.kind {
+            Kind::Aggregate(kind) => self.aggregate(kind, &arguments[0], span),
+            Kind::Conditional => Expr::Conditional {
+                condition: self.boxed(&arguments[0]),
+                then: self.boxed(&arguments[1]),
+                otherwise: self.boxed(&arguments[2]),
+            },
+            Kind::Scalar(scalar) => {
+                let mut compiled = self.exprs(arguments);
+                self.check_arguments(scalar.name, arguments, &mut compiled);
+                Expr::Call {
+                    function: scalar,
+                    arguments: compiled,
+                }
+            }
+            Kind::Score(_) => Expr::undefined(),
+        }
+    }
+
+    fn unknown_function(&mut self, name: &Name, arguments: &[ast::Expr]) -> Expr {
+        self.exprs(arguments);
+        self.problem(
+            name.span,
+            "SC2005",
+            format!("'{}' is not a recognized built-in function name.", name.text),
+        );
+        Expr::undefined()
+    }
+
+    fn user_call(&mut self, name: &Name, arguments: &[ast::Expr]) -> Expr {
+        self.n_user_calls += 1;
+        if arguments.iter().any(super::grouping::has_aggregate) {
+            self.refuse(QueryError::plain(COMPOSITION));
+        }
+        Expr::UserCall {
+            name: name.text.clone(),
+            arguments: self.exprs(arguments),
+        }
+    }
+
+    /// Rules about particular arguments, and what the container's policies add to them.
+    fn check_arguments(&mut self, function: &str, arguments: &[ast::Expr], compiled: &mut Vec<Expr>) {
+        match function {
+            "VECTORDISTANCE" => self.vector_arguments(arguments, compiled),
+            "DOCUMENTID" if !matches!(arguments[0].kind, ExprKind::Name(_)) => {
+                self.refuse(QueryError::plain(
+                    "The argument of the DOCUMENTID function must be the root of the item.",
+                ));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Expressions: names become frames, literals become constants.
+
+use orrery_model::{Number, Value};
+
+use super::compiler::{Compiler, element_step};
+use super::expr::{Expr, Step};
+use super::scope::{Place, Resolved, Slot};
+use crate::parse::Span;
+use crate::parse::ast::{self, BinaryOperator, ExprKind, Name, SelectList, SubqueryForm, UnaryOperator};
+use crate::run::like::LikePattern;
+
+impl Compiler<'_> {
+    pub fn expr(&mut self, expr: &ast::Expr) -> Expr {
+        if let Some(key) = self.group_key(expr) {
+            return key;
+        }
+        match &expr.kind {
+            ExprKind::Undefined => Expr::undefined(),
+            ExprKind::Null => Expr::Constant(Some(Value::Null)),
+            ExprKind::Bool(value) => Expr::Constant(Some(Value::Bool(*value))),
+            ExprKind::Number(number) => Expr::Constant(Some(Value::Number(*number))),
+            ExprKind::String(text) => Expr::Constant(Some(Value::String(text.clone()))),
+            ExprKind::Parameter(name) => Expr::Constant(self.parameters.get(name).cloned()),
+            ExprKind::Name(_) => self.postfix(expr, &[], expr.span),
+            ExprKind::Postfix { base, steps } => self.postfix(base, steps, expr.span),
+            ExprKind::Array(items) => fold_array(self.exprs(items)),
+            ExprKind::Object(members) => self.object(members),
+            ExprKind::Unary { operator, operand } => self.unary(*operator, operand),
+            ExprKind::Chain { first, rest } => self.chain(first, rest),
+            ExprKind::Coalesce(operands) => Expr::Coalesce(self.exprs(operands)),
+            ExprKind::Conditional {
+                condition,
+                then,
+                otherwise,
+            } => Expr::Conditional {
+                condition: self.boxed(condition),
+                then: self.boxed(then),
+                otherwise: self.boxed(otherwise),
+            },
+            ExprKind::Between {
+                value,
+                low,
+                high,
+                negated,
+            } => {
+                let between = Expr::Between {
+                    value: self.boxed(value),
+                    low: self.boxed(low),
+                    high: self.boxed(high),
+                };
+                negate_if(*negated, between)
+            }
+            ExprKind::In { value, list, negated } => {
+                let member = Expr::In {
+                    value: self.boxed(value),
+                    list: self.exprs(list),
+                };
+                negate_if(*negated, member)
+            }
+            ExprKind::Like {
+                value,
+                pattern,
+                escape,
+                negated,
+            } => {
+                let like = self.like(value, pattern, escape.as_ref());
+                negate_if(*negated, like)
+            }
+            ExprKind::Subquery { form, query } => self.subquery_expr(*form, query),
+            ExprKind::Let { name, value, body } => self.let_in(name, value, body),
+            ExprKind::Call { name, udf, arguments } => self.call(name, *udf, arguments, expr.span),
+        }
+    }
+
+    pub fn boxed(&mut self, expr: &ast::Expr) -> Box<Expr> {
+        Box::new(self.expr(expr))
+    }
+
+    pub fn exprs(&mut self, exprs: &[ast::Expr]) -> Vec<Expr> {
+        exprs.iter().map(|expr| self.expr(expr)).collect()
+    }
+
+    fn object(&mut self, members: &[(Name, ast::Expr)]) -> Expr {
+        let mut compiled: Vec<(String, Expr)> = Vec::new();
+        for (name, value) in members {
+            if compiled.iter().any(|(existing, _)| *existing == name.text) {
+                self.duplicate_member(&name.text, name.span);
+            }
+            let value = self.expr(value);
+            compiled.push((name.text.clone(), value));
+        }
+        fold_object(compiled)
+    }
+
+    fn unary(&mut self, operator: UnaryOperator, operand: &ast::Expr) -> Expr {
+        let operand = self.expr(operand);
+        if let (UnaryOperator::Minus, Some(Value::Number(number))) = (operator, operand.constant()) {
+            return Expr::Constant(Some(Value::Number(negated(*number))));
+        }
+        let operand = Box::new(operand);
+        match operator {
+            UnaryOperator::Minus => Expr::Negate(operand),
+            UnaryOperator::Plus => Expr::Plus(operand),
+            UnaryOperator::BitNot => Expr::BitNot(operand),
+            UnaryOperator::Not => Expr::Not(operand),
+        }
+    }
+
+    fn chain(&mut self, first: &ast::Expr, rest: &[(BinaryOperator, ast::Expr)]) -> Expr {
+        let first = self.expr(first);
+        let is_logic = rest.first().map(|(operator, _)| *operator);
+        let rest: Vec<(BinaryOperator, Expr)> = rest
+            .iter()
+            .map(|(operator, operand)| (*operator, self.expr(operand)))
+            .collect();
+        let all = |first, rest: Vec<(BinaryOperator, Expr)>| {
+            std::iter::once(first)
+                .chain(rest.into_iter().map(|(_, operand)| operand))
+                .collect()
+        };
+        match is_logic {
+            Some(BinaryOperator::And) => Expr::And(all(first, rest)),
+            Some(BinaryOperator::Or) => Expr::Or(all(first, rest)),
+            _ => Expr::Chain {
+                first: Box::new(first),
+                rest,
+            },
+        }
+    }
+
+    fn like(&mut self, value: &ast::Expr, pattern: &ast::Expr, escape: Option<&Name>) -> Expr {
+        let value = self.boxed(value);
+        let pattern = self.boxed(pattern);
+        let escape = escape.and_then(|escape| escape.text.encode_utf16().next());
+        let ready = pattern
+            .constant()
+            .and_then(Value::as_str)
+            .map(|text| LikePattern::new(text, escape));
+        Expr::Like {
+            value,
+            pattern,
+            escape,
+            ready,
+        }
+    }
+
+    fn subquery_expr(&mut self, form: SubqueryForm, query: &ast::Statement) -> Expr {
+        let block = Box::new(self.subquery(query).block);
+        Expr::Subquery { form, block }
+    }
+
+    fn let_in(&mut self, name: &Name, value: &ast::Expr, body: &ast::Expr) -> Expr {
+        let place = self.place_of(value);
+        let value = self.boxed(value);
+        self.scope.slots.push(Slot::Value {
+            name: Some(name.text.clone()),
+            place,
+        });
+        let body = self.boxed(body);
+        self.scope.slots.pop();
+        Expr::Let { value, body }
+    }
+
+    /// A base and the member accesses after it.
+    fn postfix(&mut self, base: &ast::Expr, steps: &[ast::Step], span: Span) -> Expr {
+        let n_fixed = steps
+            .iter()
+            .take_while(|step| fixed_step(step, self.parameters).is_some())
+            .count();
+        let fixed: Vec<Step> = steps[..n_fixed]
+            .iter()
+            .filter_map(|step| fixed_step(step, self.parameters))
+            .collect();
+        let place = self.place_of(base).follow(&fixed);
+        let mut expr = match &base.kind {
+            ExprKind::Name(name) => self.path(name, fixed, base.span, span),
+            _ if fixed.is_empty() => self.expr(base),
+            _ => Expr::Access {
+                base: self.boxed(base),
+                steps: fixed,
+            },
+        };
+        let rest = &steps[n_fixed..];
+        if !rest.is_empty() && matches!(place, Place::Computed | Place::Constructed(_)) {
+            let message = "The specified query includes 'member indexer' which is currently not supported.";
+            self.problem(span, "SC2990", message);
+        }
+        for step in rest {
+            expr = match step {
+                ast::Step::Index(index) => Expr::Index {
+                    base: Box::new(expr),
+                    index: self.boxed(index),
+                },
+                ast::Step::Member(name) => Expr::Access {
+                    base: Box::new(expr),
+                    steps: vec![Step::Name(name.text.clone())],
+                },
+            };
+        }
+        expr
+    }
+
+    fn path(&mut self, name: &str, steps: Vec<Step>, name_span: Span, span: Span) -> Expr {
+        match self.scope.resolve(name) {
+            Some(Resolved::Value { up, place }) => self
+                .computed_property(up, &place, &steps)
+                .unwrap_or(Expr::Path { up, steps }),
+            Some(Resolved::Grouped { up, source }) => {
+                let text = path_text(name, &steps);
+                self.grouped_path(up, source, &steps, span, &text)
+            }
+            None => {
+                let number = match name {
+                    "NaN" => f64::NAN,
+                    "Infinity" => f64::INFINITY,
+                    _ => return self.unresolved(name, name_span),
+                };
+                let base = Box::new(Expr::Constant(Some(Value::Number(Number::Double(number)))));
+                if steps.is_empty() {
+                    *base
+                } else {
+                    Expr::Access { base, steps }
+                }
+            }
+        }
+    }
+
+    /// The expression behind a computed property, when that is what the path names.
+    fn computed_property(&mut self, up: usize, place: &Place, steps: &[Step]) -> Option<Expr> {
+        let (Step::Name(name), rest) = steps.split_first()? else {
+            return None;
+        };
+        if self.inside_computed || *place != Place::Document(Vec::new()) {
+            return None;
+        }
+        let property = self
+            .definition
+            .computed
+            .iter()
+            .find(|property| property.name == *name)?;
+        let SelectList::Value(body) = &property.query.list else {
+            return None;
+        };
+        let alias = property.query.from.as_ref()?.sources.first()?.binding()?.to_owned();
+        let scope = self.scope.clone();
+        for (distance, slot) in self.scope.slots.iter_mut().rev().enumerate() {
+            let name = (distance == up).then(|| alias.clone());
+            *slot = Slot::Value {
+                name,
+                place: place.clone(),
+            };
+        }
+        self.inside_computed = true;
+        let base = self.expr(body);
+        self.inside_computed = false;
+        self.scope = scope;
+        Some(if rest.is_empty() {
+            base
+        } else {
+            Expr::Access {
+                base: Box::new(base),
+                steps: rest.to_vec(),
+            }
+        })
+    }
+
+    /// Where the value of an expression comes from.
+    pub fn place_of(&mut self, expr: &ast::Expr) -> Place {
+        match &expr.kind {
+            ExprKind::Name(name) => match self.scope.resolve(name) {
+                Some(Resolved::Value { place, .. }) => place,
+                _ => Place::Computed,
+            },
+            ExprKind::Postfix { base, steps } => {
+                let fixed: Option<Vec<Step>> = steps.iter().map(|step| fixed_step(step, self.parameters)).collect();
+                match fixed {
+                    Some(steps) => self.place_of(base).follow(&steps),
+                    None => Place::Computed,
+                }
+            }
+            ExprKind::Object(members) => Place::Constructed(
+                members
+                    .iter()
+                    .map(|(name, value)| (name.text.clone(), self.place_of(value)))
+                    .collect(),
+            ),
+            _ => Place::Computed,
+        }
+    }
+}
+
+/// A step known before any item is.
+fn fixed_step(step: &ast::Step, parameters: &crate::Parameters) -> Option<Step> {
+    let index = match step {
+        ast::Step::Member(name) => return Some(Step::Name(name.text.clone())),
+        ast::Step::Index(index) => index,
+    };
+    match &index.kind {
+        ExprKind::String(name) => Some(Step::Name(name.clone())),
+        ExprKind::Number(number) => Some(element_step(number.as_i64())),
+        ExprKind::Parameter(name) => match parameters.get(name) {
+            Some(Value::String(name)) => Some(Step::Name(name.clone())),
+            Some(Value::Number(number)) => Some(element_step(number.as_i64())),
+            _ => Some(Step::Nowhere),
+        },
+        _ => None,
+    }
+}
+
+fn path_text(name: &str, steps: &[Step]) -> String {
+    let mut text = name.to_owned();
+    for step in steps {
+        match step {
+            Step::Name(name) if crate::parse::is_identifier(name) => text.push_str(&format!(".{name}")),
+            Step::Name(name) => text.push_str(&format!("[\"{name}\"]")),
+            Step::Element(index) => text.push_str(&format!("[{index}]")),
+            Step::Nowhere => {}
+        }
+    }
+    text
+}
+
+fn negate_if(negated: bool, expr: Expr) -> Expr {
+    if negated { Expr::Not(Box::new(expr)) } else { expr }
+}
+
+pub(crate) fn negated(number: Number) -> Number {
+    match number {
+        Number::Int(int) if int != i64::MIN => Number::Int(-int),
+        other => Number::from_f64(-other.to_f64()),
+    }
+}
+
+fn fold_array(items: Vec<Expr>) -> Expr {
+    if !items.iter().all(|item| matches!(item, Expr::Constant(_))) {
+        return Expr::Array(items);
+    }
+    let values = items.into_iter().filter_map(|item| match item {
+        Expr::Constant(value) => value,
+        _ => None,
+    });
+    Expr::Constant(Some(Value::Array(values.collect())))
+}
+
+fn fold_object(members: Vec<(String, Expr)>) -> Expr {
+    if !members.iter().all(|(_, value)| matches!(value, Expr::Constant(_))) {
+        return Expr::Object(members);
+    }
+    let defined = members.into_iter().filter_map(|(name, value)| match value {
+        Expr::Constant(Some(value)) => Some((name, value)),
+        _ => None,
+    });
+    Expr::Constant(Some(Value::Object(defined.collect())))
+}

@@ -1,0 +1,12 @@
+//! Limits of one statement.
+
+/// JOINs of one statement, its subqueries included.
+pub(super) const JOINS_MAX: usize = 10;
+/// Calls of user-defined functions in one statement.
+pub(super) const USER_CALLS_MAX: usize = 10;
+/// Counts of TOP, OFFSET and LIMIT stay below this.
+pub(super) const COUNT_END: i64 = 1 << 32;
+/// Search terms of one FULLTEXTSCORE.
+pub(super) const SCORE_TERMS_MAX: usize = 30;
+/// Arguments of RRF.
+pub(super) const FUSION_ARGUMENTS_MAX: usize = 100;

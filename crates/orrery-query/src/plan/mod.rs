@@ -1,0 +1,73 @@
+//! From a syntax tree to something that can run: names resolved, functions looked up, rules of the language checked.
+//!
+//! A plan owns everything it needs, parameters included, and is immutable: one plan can serve many pages and partitions.
+//! Planning reports all problems it finds, in the order the service does.
+
+mod calls;
+mod compiler;
+mod expr;
+mod expressions;
+mod grouping;
+mod limits;
+mod order;
+mod scope;
+mod similarity;
+
+pub(crate) use expr::{Block, Collection, Expr, Grouping, Source, Step};
+pub(crate) use expressions::negated;
+pub(crate) use order::{Ordering, SortKey};
+
+use crate::Query;
+use crate::definition::Definition;
+use crate::error::Result;
+use crate::parameters::Parameters;
+
+/// A query that can run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) input: Input,
+    pub(crate) block: Block,
+    pub(crate) ordering: Ordering,
+    pub(crate) window: RowWindow,
+    pub(crate) planar: bool,
+}
+
+/// What feeds the outermost block.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    /// There is no FROM clause: evaluated once, without an item.
+    Nothing,
+    Items,
+    /// The rows of an inner query that needs all items before it has any row.
+    Rows(Box<Plan>),
+}
+
+/// Which of the rows are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowWindow {
+    pub offset: u64,
+    /// `None`: all.
+    pub count: Option<u64>,
+}
+
+/// Plans `query` for a container.
+pub fn plan(query: &Query, definition: &Definition, parameters: &Parameters) -> Result<Plan> {
+    compiler::compile(query, definition, parameters)
+}
+
+impl Plan {
+    /// Whether rows come out in the order of the items, each item's before the next one's.
+    pub fn is_streaming(&self) -> bool {
+        let blocking = self.block.grouping.is_some() || self.block.distinct || !self.ordering.is_none();
+        !blocking && !matches!(self.input, Input::Rows(_))
+    }
+
+    /// Whether the query reads items at all.
+    pub fn reads_items(&self) -> bool {
+        match &self.input {
+            Input::Nothing => false,
+            Input::Items => true,
+            Input::Rows(inner) => inner.reads_items(),
+        }
+    }
+}

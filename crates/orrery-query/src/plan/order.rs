@@ -1,0 +1,153 @@
+//! ORDER BY: which expressions can be sorted by, and how.
+
+use super::compiler::Compiler;
+use super::expr::{Expr, Step};
+use super::scope::Place;
+use crate::error::QueryError;
+use crate::functions::vector::Distance;
+use crate::parse::ast::{self, Direction, ExprKind, OrderBy, Statement};
+
+/// How the rows are sorted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Ordering {
+    #[default]
+    None,
+    Keys(Vec<SortKey>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SortKey {
+    pub expr: Expr,
+    pub direction: Direction,
+}
+
+impl Ordering {
+    pub fn is_none(&self) -> bool {
+        *self == Ordering::None
+    }
+}
+
+impl Compiler<'_> {
+    /// The ordering of a statement that is not grouped.
+    pub fn ordering(&mut self, statement: &Statement) -> Ordering {
+        let Some(order_by) = &statement.order_by else {
+            return Ordering::None;
+        };
+        let places: Vec<Place> = order_by.keys.iter().map(|key| self.order_place(key)).collect();
+        if self.is_grouped(statement) {
+            return Ordering::None;
+        }
+        self.check_indexes(order_by, &places);
+        let keys = order_by.keys.iter().map(|key| self.sort_key(key)).collect();
+        Ordering::Keys(keys)
+    }
+
+    /// The ordering of groups, as far as the keys can still be seen.
+    pub fn group_ordering(&mut self, statement: &Statement) -> Ordering {
+        let Some(order_by) = &statement.order_by else {
+            return Ordering::None;
+        };
+        let keys = self.quietly(|compiler| order_by.keys.iter().map(|key| compiler.sort_key(key)).collect());
+        keys.map_or(Ordering::None, Ordering::Keys)
+    }
+
+    fn sort_key(&mut self, key: &ast::OrderKey) -> SortKey {
+        let expr = self.expr(&key.expr);
+        let natural = similarity_direction(&expr).unwrap_or(Direction::Ascending);
+        SortKey {
+            expr,
+            direction: key.direction.unwrap_or(natural),
+        }
+    }
+
+    /// Where a key stands in the item. Everything but paths and similarity is refused.
+    fn order_place(&mut self, key: &ast::OrderKey) -> Place {
+        if let ExprKind::Call { name, udf: false, .. } = &key.expr.kind {
+            if is_similarity(&name.text) {
+                if key.direction.is_some() && name.text.eq_ignore_ascii_case("VECTORDISTANCE") {
+                    self.refuse(QueryError::plain(
+                        "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
+                    ));
+                }
+                return Place::Computed;
+            }
+        }
+        let place = self.place_of(&key.expr);
+        let resolves = self.quietly(|compiler| compiler.expr(&key.expr)).is_some();
+        let is_path = !matches!(place, Place::Computed | Place::Constructed(_));
+        if resolves && !is_path {
+            self.refuse(QueryError::numbered(
+                2206,
+                "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.",
+            ));
+        }
+        place
+    }
+
+    fn check_indexes(&mut self, order_by: &OrderBy, places: &[Place]) {
+        let Some(indexes) = &self.definition.composite_indexes else {
+            return;
+        };
+        if places.contains(&Place::Element) {
+            self.refuse(QueryError::plain(
+                "Order-by over correlated collections is not supported.",
+            ));
+            return;
+        }
+        if places.len() < 2 {
+            return;
+        }
+        let wanted: Vec<(Option<Vec<String>>, Direction)> = places
+            .iter()
+            .zip(&order_by.keys)
+            .map(|(place, key)| (names(place), key.direction.unwrap_or(Direction::Ascending)))
+            .collect();
+        let serves = |index: &Vec<(Vec<String>, Direction)>, inverted: bool| {
+            index.len() == wanted.len()
+                && index
+                    .iter()
+                    .zip(&wanted)
+                    .all(|((path, order), (wanted_path, wanted_order))| {
+                        wanted_path.as_ref() == Some(path) && (order == wanted_order) != inverted
+                    })
+        };
+        if !indexes.iter().any(|index| serves(index, false) || serves(index, true)) {
+            self.refuse(QueryError::plain(
+                "The order by query does not have a corresponding composite index that it can be served from.",
+            ));
+        }
+    }
+}
+
+fn names(place: &Place) -> Option<Vec<String>> {
+    let Place::Document(steps) = place else { return None };
+    steps
+        .iter()
+        .map(|step| match step {
+            Step::Name(name) => Some(name.clone()),
+            Step::Element(_) | Step::Nowhere => None,
+        })
+        .collect()
+}
+
+/// Functions whose value may be sorted by.
+fn is_similarity(name: &str) -> bool {
+    ["VECTORDISTANCE", "_VECTORSCORE", "_FULLTEXTSCORE"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// The direction that puts the most similar first.
+fn similarity_direction(expr: &Expr) -> Option<Direction> {
+    let Expr::Call { function, arguments } = expr else {
+        return None;
+    };
+    match function.name {
+        "VECTORDISTANCE" | "_VECTORSCORE" => Some(match Distance::of_arguments(arguments) {
+            Distance::Euclidean => Direction::Ascending,
+            Distance::Cosine | Distance::DotProduct => Direction::Descending,
+        }),
+        "_FULLTEXTSCORE" => Some(Direction::Descending),
+        _ => None,
+    }
+}

@@ -1,0 +1,111 @@
+//! The frames an expression will see at run time, as far as planning knows them.
+
+use super::expr::{Expr, Grouping, Step};
+
+/// One frame.
+#[derive(Clone, Debug)]
+pub(super) enum Slot {
+    /// A value, named unless it is the item itself.
+    Value { name: Option<String>, place: Place },
+    /// A group, which stands in for the sources that were grouped.
+    Group(Box<GroupScope>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct GroupScope {
+    /// The frames that the keys and the aggregates' arguments see on top of the outer ones.
+    pub sources: Vec<Slot>,
+    pub grouping: Grouping,
+}
+
+/// Where a bound value comes from, which decides whether ORDER BY can use it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Place {
+    /// A path of the item; empty for the item itself.
+    Document(Vec<Step>),
+    /// Somewhere below an element of an array.
+    Element,
+    /// Made by an object constructor, member by member.
+    Constructed(Vec<(String, Place)>),
+    Computed,
+}
+
+impl Place {
+    /// Where `steps` lead from here.
+    pub fn follow(&self, steps: &[Step]) -> Place {
+        match self {
+            Place::Document(path) => Place::Document([path.as_slice(), steps].concat()),
+            Place::Element => Place::Element,
+            Place::Computed => Place::Computed,
+            Place::Constructed(members) => match steps.split_first() {
+                None => self.clone(),
+                Some((Step::Name(name), rest)) => {
+                    let member = members.iter().find(|(member, _)| member == name);
+                    member.map_or(Place::Computed, |(_, place)| place.follow(rest))
+                }
+                Some(_) => Place::Computed,
+            },
+        }
+    }
+}
+
+/// What a name stands for.
+pub(super) enum Resolved {
+    /// The value this many frames up.
+    Value { up: usize, place: Place },
+    /// A source that has been grouped away: the group's distance, and the source's place above the group's outer frames.
+    Grouped { up: usize, source: usize },
+}
+
+/// The frames, outermost first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scope {
+    pub slots: Vec<Slot>,
+}
+
+impl Scope {
+    pub fn resolve(&self, wanted: &str) -> Option<Resolved> {
+        for (up, slot) in self.slots.iter().rev().enumerate() {
+            match slot {
+                Slot::Value { name, place } if name.as_deref() == Some(wanted) => {
+                    return Some(Resolved::Value {
+                        up,
+                        place: place.clone(),
+                    });
+                }
+                Slot::Value { .. } => {}
+                Slot::Group(group) => {
+                    let named =
+                        |slot: &Slot| matches!(slot, Slot::Value { name, .. } if name.as_deref() == Some(wanted));
+                    if let Some(source) = group.sources.iter().rposition(named) {
+                        return Some(Resolved::Grouped { up, source });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The distance of the outermost frame, which holds the item.
+    pub fn root_up(&self) -> usize {
+        self.slots.len() - 1
+    }
+}
+
+impl GroupScope {
+    /// The key that is a path beginning of `steps` from `source`: its index and the steps that remain.
+    pub fn key_for_path<'s>(&self, source: usize, steps: &'s [Step]) -> Option<(usize, &'s [Step])> {
+        let up = self.sources.len() - 1 - source;
+        self.grouping
+            .keys
+            .iter()
+            .enumerate()
+            .find_map(|(index, key)| match key {
+                Expr::Path {
+                    up: key_up,
+                    steps: key_steps,
+                } if *key_up == up => steps.strip_prefix(key_steps.as_slice()).map(|rest| (index, rest)),
+                _ => None,
+            })
+    }
+}

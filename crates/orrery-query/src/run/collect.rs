@@ -1,0 +1,204 @@
+//! Plans that must see every item before they have their first row: sorted, grouped, without duplicates.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use orrery_model::Value;
+
+use super::cursor::Cursor;
+use super::evaluate::Evaluator;
+use super::frame::Frame;
+use super::groups::Groups;
+use super::resume::SortPosition;
+use super::sort::{SortBuffer, SortedRow};
+use super::stream::check_finite;
+use super::{PageLimits, Resume};
+use crate::error::Result;
+use crate::plan::{Ordering, Plan, SortKey};
+use crate::values::size_bytes;
+
+pub(super) fn page(
+    plan: &Plan,
+    cursor: &mut dyn Cursor,
+    evaluator: &Evaluator<'_>,
+    limits: PageLimits,
+    resume: Resume,
+) -> Result<(Vec<Value>, Option<Resume>)> {
+    let rows = match (&plan.block.grouping, &plan.ordering) {
+        (Some(_), _) => grouped(plan, cursor, evaluator)?,
+        (None, Ordering::Keys(keys)) => sorted(plan, keys, cursor, evaluator, limits, &resume)?,
+        (None, Ordering::None) => in_order(plan, cursor, evaluator)?,
+    };
+    cut(plan, rows, evaluator, limits, resume)
+}
+
+/// Rows in the order of the items, each with its place.
+fn in_order(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> Result<Vec<SortedRow>> {
+    let mut rows = Vec::new();
+    while let Some(item) = cursor.next()? {
+        evaluator.meter.item()?;
+        let rank = item.rank;
+        let frame = Frame::root(item.value);
+        evaluator.matches(&plan.block, &frame, &mut |inner| {
+            if let Some(value) = evaluator.eval(&plan.block.output, inner)? {
+                evaluator.meter.hold(size_bytes(&value))?;
+                let position = SortPosition {
+                    keys: Vec::new(),
+                    rank,
+                    row: rows.len() as u64,
+                };
+                rows.push(SortedRow {
+                    position,
+                    value: value.into_owned(),
+                });
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(rows)
+}
+
+fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> Result<Vec<SortedRow>> {
+    let grouping = plan.block.grouping.as_ref().expect("the caller matched a grouping");
+    let mut groups = Groups::new(grouping);
+    while let Some(item) = cursor.next()? {
+        evaluator.meter.item()?;
+        let frame = Frame::root(item.value);
+        evaluator.matches(&plan.block, &frame, &mut |inner| {
+            groups.add(evaluator, inner)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    let keys: &[SortKey] = match &plan.ordering {
+        Ordering::Keys(keys) => keys,
+        Ordering::None => &[],
+    };
+    let mut buffer = SortBuffer::new(keys, None);
+    let mut n_rows = 0;
+    groups.finish(
+        evaluator,
+        &plan.block.output,
+        &Frame::root(None),
+        &mut |value, frame| {
+            let position = SortPosition {
+                keys: sort_values(evaluator, keys, frame)?,
+                rank: n_rows,
+                row: 0,
+            };
+            n_rows += 1;
+            buffer.add(SortedRow {
+                position,
+                value: value.into_owned(),
+            });
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
+    Ok(buffer.finish())
+}
+
+fn sort_values(evaluator: &Evaluator<'_>, keys: &[SortKey], frame: &Frame<'_>) -> Result<Vec<Option<Value>>> {
+    keys.iter()
+        .map(|key| Ok(evaluator.eval(&key.expr, frame)?.map(Cow::into_owned)))
+        .collect()
+}
+
+fn sorted(
+    plan: &Plan,
+    keys: &[SortKey],
+    cursor: &mut dyn Cursor,
+    evaluator: &Evaluator<'_>,
+    limits: PageLimits,
+    resume: &Resume,
+) -> Result<Vec<SortedRow>> {
+    let mut buffer = SortBuffer::new(keys, rows_wanted(plan, limits, resume));
+    while let Some(item) = cursor.next()? {
+        evaluator.meter.item()?;
+        let rank = item.rank;
+        let frame = Frame::root(item.value);
+        let mut row = 0;
+        evaluator.matches(&plan.block, &frame, &mut |inner| {
+            let position = SortPosition {
+                keys: sort_values(evaluator, keys, inner)?,
+                rank,
+                row,
+            };
+            row += 1;
+            let done = resume
+                .after
+                .as_ref()
+                .is_some_and(|after| buffer.compare(&position, after).is_le());
+            if done || !buffer.has_room_for(&position) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if let Some(value) = evaluator.eval(&plan.block.output, inner)? {
+                evaluator.meter.hold(size_bytes(&value))?;
+                let dropped_bytes = buffer.add(SortedRow {
+                    position,
+                    value: value.into_owned(),
+                });
+                evaluator.meter.release(dropped_bytes);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(buffer.finish())
+}
+
+/// How many of the first rows can matter for this page. Duplicates must be seen to be removed.
+fn rows_wanted(plan: &Plan, limits: PageLimits, resume: &Resume) -> Option<usize> {
+    if plan.block.distinct {
+        return None;
+    }
+    let skip = plan.window.offset.saturating_sub(resume.skipped);
+    let left = plan.window.count.map(|count| count.saturating_sub(resume.emitted));
+    // One more than the page tells whether there is a next one.
+    let page = (limits.rows_max as u64).saturating_add(1);
+    let wanted = skip.saturating_add(left.map_or(page, |left| left.min(page)));
+    usize::try_from(wanted).ok().filter(|wanted| *wanted < usize::MAX)
+}
+
+/// Removes duplicates, applies the window, and cuts out the page.
+fn cut(
+    plan: &Plan,
+    rows: Vec<SortedRow>,
+    evaluator: &Evaluator<'_>,
+    limits: PageLimits,
+    mut resume: Resume,
+) -> Result<(Vec<Value>, Option<Resume>)> {
+    // Sorted rows resume behind the last one given; the others are made again and counted off.
+    let by_position = plan.block.grouping.is_none() && !plan.block.distinct && plan.ordering != Ordering::None;
+    let to_skip = match by_position {
+        true => plan.window.offset.saturating_sub(resume.skipped),
+        false => plan.window.offset + resume.emitted,
+    };
+    let mut n_skipped = 0;
+    let mut page = Vec::new();
+    let mut bytes = 0;
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        if plan.block.distinct && !evaluator.is_new(&mut seen, &row.value)? {
+            continue;
+        }
+        if n_skipped < to_skip {
+            n_skipped += 1;
+            continue;
+        }
+        if plan.window.count.is_some_and(|count| resume.emitted >= count) {
+            return Ok((page, None));
+        }
+        if page.len() >= limits.rows_max || bytes >= limits.bytes_max {
+            resume.skipped = plan.window.offset;
+            return Ok((page, Some(resume)));
+        }
+        check_finite(&plan.block.output, &row.value)?;
+        evaluator.meter.row();
+        bytes += size_bytes(&row.value);
+        resume.emitted += 1;
+        if by_position {
+            resume.after = Some(row.position);
+        }
+        page.push(row.value);
+    }
+    Ok((page, None))
+}

@@ -1,0 +1,76 @@
+//! Where items come from.
+
+use orrery_model::Value;
+
+/// One item and its place among equals.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'c> {
+    /// `None` only for a query without FROM, which runs once without an item.
+    pub value: Option<&'c Value>,
+    /// Breaks ties of ORDER BY, ascending; different for every item of a cursor.
+    pub rank: u64,
+}
+
+/// Yields items one after the other; each is looked at before the next is asked for.
+pub trait Cursor {
+    fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>>;
+}
+
+/// The items of a list.
+#[derive(Debug)]
+pub struct ListCursor<'a> {
+    items: std::iter::Enumerate<std::slice::Iter<'a, Value>>,
+}
+
+impl<'a> ListCursor<'a> {
+    pub fn new(items: &'a [Value]) -> ListCursor<'a> {
+        ListCursor {
+            items: items.iter().enumerate(),
+        }
+    }
+}
+
+impl Cursor for ListCursor<'_> {
+    fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
+        Ok(self.items.next().map(|(index, value)| Item {
+            value: Some(value),
+            rank: index as u64,
+        }))
+    }
+}
+
+/// The rows of an inner query as items of the outer one.
+#[derive(Debug)]
+pub(super) struct OwnedList {
+    rows: Vec<Value>,
+    at: usize,
+}
+
+impl OwnedList {
+    pub fn new(rows: Vec<Value>) -> OwnedList {
+        OwnedList { rows, at: 0 }
+    }
+}
+
+impl Cursor for OwnedList {
+    fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
+        self.at += 1;
+        Ok(self.rows.get(self.at - 1).map(|value| Item {
+            value: Some(value),
+            rank: self.at as u64,
+        }))
+    }
+}
+
+/// The single, empty item of a query without FROM.
+#[derive(Debug, Default)]
+pub(super) struct Nothing {
+    done: bool,
+}
+
+impl Cursor for Nothing {
+    fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
+        let first = !std::mem::replace(&mut self.done, true);
+        Ok(first.then_some(Item { value: None, rank: 0 }))
+    }
+}

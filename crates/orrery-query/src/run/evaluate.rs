@@ -1,0 +1,371 @@
+//! Expressions over frames.
+//!
+//! Results borrow from the item, the frames or the plan whenever they can; a filter over paths and constants copies
+//! nothing.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use orrery_model::json::Object;
+use orrery_model::{Number, Value};
+
+use super::budget::Meter;
+use super::frame::Frame;
+use super::like::LikePattern;
+use crate::error::{QueryError, Result};
+use crate::functions::{Arguments, Environment, Scalar};
+use crate::parse::ast::{BinaryOperator, SubqueryForm};
+use crate::plan::{Block, Expr, Step};
+use crate::values::{Computed, bit_not, calculate, compare_scalars, equal};
+
+/// User-defined functions, provided by the caller.
+pub trait UserFunctions {
+    /// Calls a function with defined arguments. `None` is undefined.
+    fn call(&self, name: &str, arguments: &[Value]) -> orrery_model::Result<Option<Value>>;
+}
+
+pub(crate) struct Evaluator<'r> {
+    pub environment: Environment,
+    pub functions: Option<&'r dyn UserFunctions>,
+    pub meter: Meter<'r>,
+}
+
+/// Arguments of a call that fit on the stack.
+const ARGUMENTS_INLINE: usize = 4;
+
+impl Evaluator<'_> {
+    pub fn eval<'f>(&self, expr: &'f Expr, frame: &'f Frame<'f>) -> Result<Computed<'f>> {
+        Ok(match expr {
+            Expr::Constant(value) => value.as_ref().map(Cow::Borrowed),
+            Expr::Path { up, steps } => frame.value(*up).and_then(|value| walk(value, steps)).map(Cow::Borrowed),
+            Expr::Access { base, steps } => self.eval(base, frame)?.and_then(|base| walk_computed(base, steps)),
+            Expr::Index { base, index } => self.index(base, index, frame)?,
+            Expr::Array(items) => Some(Cow::Owned(self.array(items, frame)?)),
+            Expr::Object(members) => Some(Cow::Owned(self.object(members, frame)?)),
+            Expr::Negate(operand) => self.map(operand, frame, negate)?,
+            Expr::Plus(operand) => self
+                .eval(operand, frame)?
+                .filter(|value| matches!(**value, Value::Number(_))),
+            Expr::BitNot(operand) => self.map(operand, frame, bit_not)?,
+            Expr::Not(_) | Expr::And(_) | Expr::Or(_) | Expr::Between { .. } | Expr::In { .. } | Expr::Like { .. } => {
+                owned_bool(self.truth(expr, frame)?)
+            }
+            Expr::Chain { first, rest } => self.chain(first, rest, frame)?,
+            Expr::Coalesce(operands) => self.coalesce(operands, frame)?,
+            Expr::Conditional {
+                condition,
+                then,
+                otherwise,
+            } => {
+                let chosen = if self.truth(condition, frame)? == Some(true) {
+                    then
+                } else {
+                    otherwise
+                };
+                self.eval(chosen, frame)?
+            }
+            Expr::Subquery { form, block } => self.subquery(*form, block, frame)?.map(Cow::Owned),
+            Expr::Let { value, body } => {
+                let value = self.eval(value, frame)?;
+                let inner = frame.inner(value.as_deref());
+                self.eval(body, &inner)?.map(|result| Cow::Owned(result.into_owned()))
+            }
+            Expr::Call { function, arguments } => self.call(*function, arguments, frame)?.map(Cow::Owned),
+            Expr::UserCall { name, arguments } => self.user_call(name, arguments, frame)?.map(Cow::Owned),
+            Expr::GroupKey { up, index } => frame
+                .group(*up)
+                .and_then(|group| group.keys[*index].as_ref())
+                .map(Cow::Borrowed),
+            Expr::Aggregate { up, index } => frame
+                .group(*up)
+                .and_then(|group| group.aggregates[*index].as_ref())
+                .map(Cow::Borrowed),
+        })
+    }
+
+    /// The value as an operand of logic: anything but a boolean is undefined.
+    pub fn truth(&self, expr: &Expr, frame: &Frame<'_>) -> Result<Option<bool>> {
+        match expr {
+            Expr::Not(operand) => Ok(self.truth(operand, frame)?.map(|value| !value)),
+            Expr::And(operands) => self.all_or_any(operands, false, frame),
+            Expr::Or(operands) => self.all_or_any(operands, true, frame),
+            Expr::Between { value, low, high } => self.between(value, low, high, frame),
+            Expr::In { value, list } => self.is_in(value, list, frame),
+            Expr::Like {
+                value,
+                pattern,
+                escape,
+                ready,
+            } => self.like(value, pattern, *escape, ready.as_ref(), frame),
+            Expr::Chain { first, rest } if rest.len() == 1 && is_comparison(rest[0].0) => {
+                let (Some(a), Some(b)) = (self.eval(first, frame)?, self.eval(&rest[0].1, frame)?) else {
+                    return Ok(None);
+                };
+                Ok(compare(rest[0].0, &a, &b))
+            }
+            _ => Ok(self.eval(expr, frame)?.and_then(|value| value.as_bool())),
+        }
+    }
+
+    /// AND and OR: `decisive` settles the result, undefined leaves it open.
+    fn all_or_any(&self, operands: &[Expr], decisive: bool, frame: &Frame<'_>) -> Result<Option<bool>> {
+        let mut result = Some(!decisive);
+        for operand in operands {
+            match self.truth(operand, frame)? {
+                Some(value) if value == decisive => return Ok(Some(decisive)),
+                Some(_) => {}
+                None => result = None,
+            }
+        }
+        Ok(result)
+    }
+
+    fn between(&self, value: &Expr, low: &Expr, high: &Expr, frame: &Frame<'_>) -> Result<Option<bool>> {
+        let value = self.eval(value, frame)?;
+        let low = self.eval(low, frame)?;
+        let high = self.eval(high, frame)?;
+        let test = |operator, bound: &Computed<'_>| compare(operator, value.as_deref()?, bound.as_deref()?);
+        let (above, below) = (
+            test(BinaryOperator::GreaterOrEqual, &low),
+            test(BinaryOperator::LessOrEqual, &high),
+        );
+        Ok(match (above, below) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        })
+    }
+
+    fn is_in(&self, value: &Expr, list: &[Expr], frame: &Frame<'_>) -> Result<Option<bool>> {
+        let Some(value) = self.eval(value, frame)? else {
+            return Ok(None);
+        };
+        for candidate in list {
+            if self
+                .eval(candidate, frame)?
+                .is_some_and(|candidate| equal(&value, &candidate))
+            {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+
+    fn like(
+        &self,
+        value: &Expr,
+        pattern: &Expr,
+        escape: Option<u16>,
+        ready: Option<&LikePattern>,
+        frame: &Frame<'_>,
+    ) -> Result<Option<bool>> {
+        let value = self.eval(value, frame)?;
+        let Some(text) = value.as_deref().and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        if let Some(ready) = ready {
+            return Ok(Some(ready.matches(text)));
+        }
+        let pattern = self.eval(pattern, frame)?;
+        let pattern = pattern.as_deref().and_then(Value::as_str);
+        Ok(pattern.map(|pattern| LikePattern::new(pattern, escape).matches(text)))
+    }
+
+    fn map<'f>(
+        &self,
+        operand: &'f Expr,
+        frame: &'f Frame<'f>,
+        apply: impl Fn(&Value) -> Option<Value>,
+    ) -> Result<Computed<'f>> {
+        Ok(self
+            .eval(operand, frame)?
+            .and_then(|value| apply(&value))
+            .map(Cow::Owned))
+    }
+
+    fn chain<'f>(
+        &self,
+        first: &'f Expr,
+        rest: &'f [(BinaryOperator, Expr)],
+        frame: &'f Frame<'f>,
+    ) -> Result<Computed<'f>> {
+        let mut left = self.eval(first, frame)?;
+        for (operator, operand) in rest {
+            let right = self.eval(operand, frame)?;
+            let result = match (&left, &right) {
+                (Some(a), Some(b)) if is_comparison(*operator) => compare(*operator, a, b).map(Value::Bool),
+                (Some(a), Some(b)) => calculate(*operator, a, b),
+                _ => None,
+            };
+            left = result.map(Cow::Owned);
+        }
+        Ok(left)
+    }
+
+    fn coalesce<'f>(&self, operands: &'f [Expr], frame: &'f Frame<'f>) -> Result<Computed<'f>> {
+        for operand in operands {
+            let value = self.eval(operand, frame)?;
+            if value.is_some() {
+                return Ok(value);
+            }
+        }
+        Ok(None)
+    }
+
+    fn index<'f>(&self, base: &'f Expr, index: &'f Expr, frame: &'f Frame<'f>) -> Result<Computed<'f>> {
+        let (Some(base), Some(index)) = (self.eval(base, frame)?, self.eval(index, frame)?) else {
+            return Ok(None);
+        };
+        let step = match &*index {
+            Value::String(name) => Step::Name(name.clone()),
+            Value::Number(Number::Int(index)) if *index >= 0 => Step::Element(*index as usize),
+            _ => return Ok(None),
+        };
+        Ok(walk_computed(base, &[step]))
+    }
+
+    fn array(&self, items: &[Expr], frame: &Frame<'_>) -> Result<Value> {
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            values.extend(self.eval(item, frame)?.map(Cow::into_owned));
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn object(&self, members: &[(String, Expr)], frame: &Frame<'_>) -> Result<Value> {
+        let mut object = Object::new();
+        for (name, member) in members {
+            if let Some(value) = self.eval(member, frame)? {
+                object.push_unique(name.as_str(), value.into_owned());
+            }
+        }
+        Ok(Value::Object(object))
+    }
+
+    fn call(&self, function: Scalar, arguments: &[Expr], frame: &Frame<'_>) -> Result<Option<Value>> {
+        let environment = &self.environment;
+        if arguments.len() <= ARGUMENTS_INLINE {
+            let mut values: [Computed<'_>; ARGUMENTS_INLINE] = Default::default();
+            for (slot, argument) in values.iter_mut().zip(arguments) {
+                *slot = self.eval(argument, frame)?;
+            }
+            return Ok((function.call)(&Arguments {
+                values: &values[..arguments.len()],
+                environment,
+            }));
+        }
+        let values = arguments
+            .iter()
+            .map(|argument| self.eval(argument, frame))
+            .collect::<Result<Vec<_>>>()?;
+        Ok((function.call)(&Arguments {
+            values: &values,
+            environment,
+        }))
+    }
+
+    fn user_call(&self, name: &str, arguments: &[Expr], frame: &Frame<'_>) -> Result<Option<Value>> {
+        let mut values = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            match self.eval(argument, frame)? {
+                Some(value) => values.push(value.into_owned()),
+                // A call with an undefined argument does not take place.
+                None => return Ok(None),
+            }
+        }
+        let Some(functions) = self.functions else {
+            return Err(QueryError::plain(format!(
+                "The user-defined function '{name}' could not be found."
+            )));
+        };
+        Ok(functions.call(name, &values)?)
+    }
+
+    fn subquery(&self, form: SubqueryForm, block: &Block, frame: &Frame<'_>) -> Result<Option<Value>> {
+        match form {
+            SubqueryForm::Exists => {
+                let mut found = false;
+                self.rows(block, frame, &mut |_| {
+                    found = true;
+                    Ok(ControlFlow::Break(()))
+                })?;
+                Ok(Some(Value::Bool(found)))
+            }
+            SubqueryForm::Array => {
+                let mut values = Vec::new();
+                self.rows(block, frame, &mut |value| {
+                    values.push(value.into_owned());
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(Some(Value::Array(values)))
+            }
+            SubqueryForm::All => Ok(Some(Value::Bool(self.all_rows_pass(block, frame)?))),
+            SubqueryForm::First | SubqueryForm::Last | SubqueryForm::Scalar => self.one_row(form, block, frame),
+        }
+    }
+
+    fn one_row(&self, form: SubqueryForm, block: &Block, frame: &Frame<'_>) -> Result<Option<Value>> {
+        let mut found: Option<Value> = None;
+        self.rows(block, frame, &mut |value| {
+            if form == SubqueryForm::Scalar && found.is_some() {
+                return Err(QueryError::plain(
+                    "The cardinality of a scalar subquery result set cannot be greater than one.",
+                ));
+            }
+            found = Some(value.into_owned());
+            Ok(if form == SubqueryForm::First {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(found)
+    }
+}
+
+fn owned_bool<'f>(value: Option<bool>) -> Computed<'f> {
+    value.map(|value| Cow::Owned(Value::Bool(value)))
+}
+
+fn negate(value: &Value) -> Option<Value> {
+    Some(Value::Number(crate::plan::negated(value.as_number()?)))
+}
+
+pub(crate) fn walk<'v>(value: &'v Value, steps: &[Step]) -> Option<&'v Value> {
+    steps.iter().try_fold(value, |value, step| match step {
+        Step::Name(name) => value.get(name),
+        Step::Element(index) => value.as_array()?.get(*index),
+        Step::Nowhere => None,
+    })
+}
+
+fn walk_computed<'f>(base: Cow<'f, Value>, steps: &[Step]) -> Computed<'f> {
+    match base {
+        Cow::Borrowed(value) => walk(value, steps).map(Cow::Borrowed),
+        Cow::Owned(value) => walk(&value, steps).cloned().map(Cow::Owned),
+    }
+}
+
+fn is_comparison(operator: BinaryOperator) -> bool {
+    use BinaryOperator::*;
+    matches!(
+        operator,
+        Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual
+    )
+}
+
+fn compare(operator: BinaryOperator, a: &Value, b: &Value) -> Option<bool> {
+    use BinaryOperator::*;
+    let order = match operator {
+        Equal => return Some(equal(a, b)),
+        NotEqual => return Some(!equal(a, b)),
+        _ => compare_scalars(a, b)?,
+    };
+    Some(order.is_some_and(|order| match operator {
+        Less => order == Ordering::Less,
+        LessOrEqual => order != Ordering::Greater,
+        Greater => order == Ordering::Greater,
+        _ => order != Ordering::Less,
+    }))
+}

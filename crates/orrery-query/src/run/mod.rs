@@ -1,0 +1,148 @@
+//! Running a plan: items come in through a cursor, rows go out page by page.
+//!
+//! Everything is synchronous and pulls: the caller decides on which thread a page is made, how long it may take and how
+//! much it may hold, and gets back where to go on. The engine keeps nothing between pages.
+
+mod budget;
+mod collect;
+mod cursor;
+mod evaluate;
+mod frame;
+mod groups;
+pub(crate) mod like;
+mod resume;
+mod rows;
+mod sort;
+mod stream;
+
+pub use budget::{Budget, Pace, Progress, Unlimited};
+pub use cursor::{Cursor, Item, ListCursor};
+pub use evaluate::UserFunctions;
+pub use resume::{Resume, SortPosition};
+
+use orrery_model::Value;
+
+use crate::error::Result;
+use crate::functions::Environment;
+use crate::plan::{Input, Plan};
+use budget::Meter;
+use evaluate::Evaluator;
+
+/// What the outside world contributes to a run.
+#[derive(Clone, Copy, Default)]
+pub struct Context<'a> {
+    /// Now, in units of 100 ns since 1970.
+    pub now_ticks: i64,
+    /// Start of the sequence that RAND draws from.
+    pub seed: u64,
+    pub functions: Option<&'a dyn UserFunctions>,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("now_ticks", &self.now_ticks)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sizes of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimits {
+    pub rows_max: usize,
+    /// A page ends after the row that reaches this.
+    pub bytes_max: usize,
+    /// What sorting, grouping and removing duplicates may hold.
+    pub memory_bytes_max: usize,
+}
+
+impl PageLimits {
+    /// One page for everything.
+    pub fn unlimited() -> PageLimits {
+        PageLimits {
+            rows_max: usize::MAX,
+            bytes_max: usize::MAX,
+            memory_bytes_max: usize::MAX,
+        }
+    }
+}
+
+/// Rows, and whether there are more.
+#[derive(Debug)]
+pub struct Page {
+    pub rows: Vec<Value>,
+    /// Where the next page begins; `None` after the last one.
+    pub resume: Option<Resume>,
+    pub progress: Progress,
+}
+
+/// Makes one page. `resume` is what the page before answered.
+///
+/// The cursor yields the items in tie order. For a streaming plan it must continue where the previous page stopped: with
+/// the item after the last one it yielded, or with that very item when [`Resume::repeats_item`] says so. For other plans
+/// it starts from the beginning each time.
+pub fn run(
+    plan: &Plan,
+    cursor: &mut dyn Cursor,
+    context: &Context<'_>,
+    limits: PageLimits,
+    resume: Option<&Resume>,
+    budget: &mut dyn Budget,
+) -> Result<Page> {
+    let evaluator = Evaluator {
+        environment: Environment::new(context.now_ticks, context.seed, plan.planar),
+        functions: context.functions,
+        meter: Meter::new(budget, limits.memory_bytes_max),
+    };
+    let resume = resume.cloned().unwrap_or_default();
+    let (rows, resume) = page(plan, cursor, &evaluator, limits, resume)?;
+    Ok(Page {
+        rows,
+        resume,
+        progress: evaluator.meter.progress(),
+    })
+}
+
+fn page(
+    plan: &Plan,
+    cursor: &mut dyn Cursor,
+    evaluator: &Evaluator<'_>,
+    limits: PageLimits,
+    resume: Resume,
+) -> Result<(Vec<Value>, Option<Resume>)> {
+    let mut inner_rows;
+    let mut nothing = cursor::Nothing::default();
+    let cursor: &mut dyn Cursor = match &plan.input {
+        Input::Items => cursor,
+        Input::Nothing => &mut nothing,
+        Input::Rows(inner) => {
+            let unlimited = PageLimits {
+                memory_bytes_max: limits.memory_bytes_max,
+                ..PageLimits::unlimited()
+            };
+            let (rows, _) = page(inner, cursor, evaluator, unlimited, Resume::default())?;
+            inner_rows = cursor::OwnedList::new(rows);
+            &mut inner_rows
+        }
+    };
+    if plan.is_streaming() {
+        stream::page(plan, cursor, evaluator, limits, resume)
+    } else {
+        collect::page(plan, cursor, evaluator, limits, resume)
+    }
+}
+
+/// Whether a plan made from a condition holds for an item.
+pub(crate) fn holds(plan: &Plan, item: &Value, context: &Context<'_>) -> Result<bool> {
+    let mut cursor = ListCursor::new(std::slice::from_ref(item));
+    let page = run(
+        plan,
+        &mut cursor,
+        context,
+        PageLimits::unlimited(),
+        None,
+        &mut Unlimited,
+    )?;
+    Ok(!page.rows.is_empty())
+}

@@ -1,0 +1,96 @@
+//! Sorting, with memory for no more rows than can matter.
+
+use std::cmp::Ordering;
+
+use orrery_model::Value;
+
+use super::resume::SortPosition;
+use crate::parse::ast::Direction;
+use crate::plan::SortKey;
+use crate::values::{order_key_cmp, size_bytes};
+
+#[derive(Debug)]
+pub(super) struct SortedRow {
+    pub position: SortPosition,
+    pub value: Value,
+}
+
+/// Collects rows and gives back the first ones in order.
+pub(super) struct SortBuffer {
+    directions: Vec<Direction>,
+    /// Rows wanted; `None` for all.
+    wanted: Option<usize>,
+    rows: Vec<SortedRow>,
+    /// Rows after this one cannot matter any more.
+    worst: Option<SortPosition>,
+}
+
+impl SortBuffer {
+    pub fn new(keys: &[SortKey], wanted: Option<usize>) -> SortBuffer {
+        let directions = keys.iter().map(|key| key.direction).collect();
+        SortBuffer {
+            directions,
+            wanted,
+            rows: Vec::new(),
+            worst: None,
+        }
+    }
+
+    /// By the keys in their directions, then by rank, then by the row within its item.
+    pub fn compare(&self, a: &SortPosition, b: &SortPosition) -> Ordering {
+        compare(&self.directions, a, b)
+    }
+
+    pub fn has_room_for(&self, position: &SortPosition) -> bool {
+        self.wanted != Some(0)
+            && self
+                .worst
+                .as_ref()
+                .is_none_or(|worst| self.compare(position, worst).is_lt())
+    }
+
+    /// Takes a row. Gives the bytes of rows that were dropped for it.
+    pub fn add(&mut self, row: SortedRow) -> usize {
+        self.rows.push(row);
+        match self.wanted {
+            // Cutting back only now and then makes it cheap per row.
+            Some(wanted) if self.rows.len() >= wanted.saturating_mul(2).max(64) => self.cut_back(wanted),
+            _ => 0,
+        }
+    }
+
+    fn cut_back(&mut self, wanted: usize) -> usize {
+        let directions = &self.directions;
+        let by_position = |a: &SortedRow, b: &SortedRow| compare(directions, &a.position, &b.position);
+        if wanted > 0 && wanted < self.rows.len() {
+            self.rows.select_nth_unstable_by(wanted - 1, by_position);
+            self.worst = Some(self.rows[wanted - 1].position.clone());
+        }
+        self.rows
+            .drain(wanted.min(self.rows.len())..)
+            .map(|row| size_bytes(&row.value))
+            .sum()
+    }
+
+    pub fn finish(mut self) -> Vec<SortedRow> {
+        let directions = self.directions;
+        self.rows.sort_by(|a, b| compare(&directions, &a.position, &b.position));
+        self.rows.truncate(self.wanted.unwrap_or(usize::MAX));
+        self.rows
+    }
+}
+
+fn compare(directions: &[Direction], a: &SortPosition, b: &SortPosition) -> Ordering {
+    for ((a, b), direction) in a.keys.iter().zip(&b.keys).zip(directions) {
+        let order = order_key_cmp(a, b);
+        let order = if *direction == Direction::Descending {
+            order.reverse()
+        } else {
+            order
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    (a.rank, a.row).cmp(&(b.rank, b.row))
+}
