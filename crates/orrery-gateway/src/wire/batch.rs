@@ -18,6 +18,7 @@ use super::item;
 use super::request::{Call, Meaning, RejectedStep, ReplyForm, missing_partition_key};
 
 mod json;
+mod rows;
 
 pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning> {
     let headers = call.headers;
@@ -28,7 +29,12 @@ pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning>
     if partition_key.is_none() && (atomic || partition.is_none()) {
         return Err(missing_partition_key());
     }
-    let raw_steps = json::parse(&call.body)?;
+    let hybrid_row = rows::recognise(&call.body);
+    let raw_steps = if hybrid_row {
+        rows::parse(&call.body)?
+    } else {
+        json::parse(&call.body)?
+    };
     check_count(raw_steps.len())?;
     let sorted = if atomic {
         take_all(raw_steps, headers.prefers_minimal()?)?
@@ -47,7 +53,7 @@ pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning>
     let form = ReplyForm::Batch {
         minimal: sorted.minimal,
         rejected: sorted.rejected,
-        hybrid_row: false,
+        hybrid_row,
     };
     Ok(Meaning {
         operation,
@@ -58,9 +64,19 @@ pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning>
 
 /// The body of the answer.
 pub(super) fn encode(results: Vec<StepResult>, form: &ReplyForm) -> Bytes {
-    match form {
-        ReplyForm::Batch { minimal, rejected, .. } => json::encode(&put_back(results, rejected), minimal),
-        _ => json::encode(&results, &[]),
+    let ReplyForm::Batch {
+        minimal,
+        rejected,
+        hybrid_row,
+    } = form
+    else {
+        return json::encode(&results, &[]);
+    };
+    let results = put_back(results, rejected);
+    if *hybrid_row {
+        rows::encode(&results, minimal)
+    } else {
+        json::encode(&results, minimal)
     }
 }
 
@@ -179,18 +195,22 @@ enum Kind {
 enum Body {
     /// Part of a larger JSON text.
     Parsed(Value),
+    /// A text, or binary JSON, of its own.
+    Whole(Bytes),
 }
 
 impl Body {
     fn into_item(self) -> Result<ItemBody> {
         match self {
             Body::Parsed(value) => item::item_of(value),
+            Body::Whole(body) => item::parse_item(body),
         }
     }
 
     fn into_patch(self) -> Result<Patch> {
         match self {
             Body::Parsed(value) => Patch::parse(&value),
+            Body::Whole(body) => Patch::parse(&item::parse(&body)?),
         }
     }
 }

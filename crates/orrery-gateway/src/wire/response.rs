@@ -72,7 +72,14 @@ fn encode_reply(meta: &RequestMeta, reply: Reply) -> Result<Response<Bytes>, Fai
             (StatusCode::OK, plan.to_text().into())
         }
     };
-    Ok(respond(status, headers, body))
+    let mut response = respond(status, headers, body);
+    if let ReplyForm::Batch { hybrid_row: true, .. } = meta.form {
+        response.headers_mut().insert(
+            names::CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        );
+    }
+    Ok(response)
 }
 
 fn single(meta: &RequestMeta, headers: &mut HeaderMap, etag: String, body: Bytes) -> Bytes {

@@ -220,3 +220,57 @@ fn a_bulk_request_without_a_single_sensible_step_is_refused() {
     assert_eq!(status, Status::BAD_REQUEST);
     assert!(message.contains("operationType is unknown"), "{message}");
 }
+
+/// A HybridRow stream with one record: the columns of a row behind its schema.
+fn hybrid_row(columns: &[&[u8]]) -> Vec<u8> {
+    let row = [&b"\x81\x70\x54\xE1\x7F"[..], &columns.concat()].concat();
+    let mut stream = b"\x81\xF0\xD8\xFF\x7F\x01\x0A\0\0\0\x81\xF1\xD8\xFF\x7F".to_vec();
+    stream.extend((row.len() as u32).to_le_bytes());
+    stream.extend(crc32fast::hash(&row).to_le_bytes());
+    stream.extend(row);
+    stream
+}
+
+#[test]
+fn a_batch_in_hybrid_row_is_answered_in_hybrid_row() {
+    // Type, resource type, partition key and body are there; the operation is an upsert.
+    let stream = hybrid_row(&[b"\x47\x14\0\0\0\x02\0\0\0", b"\x05[\"k\"]", b"\x0a{\"id\":\"x\"}"]);
+    let decoded = request(LINE, &[MARK, ATOMIC, KEY], stream).unwrap();
+    let Operation::Batch(batch) = decoded.operation else {
+        panic!("{:?}", decoded.operation)
+    };
+    let [step] = &batch.steps[..] else {
+        panic!("{:?}", batch.steps)
+    };
+    assert_eq!(
+        step.partition_key.as_ref().map(ToString::to_string).as_deref(),
+        Some(r#"["k"]"#)
+    );
+    assert!(matches!(&step.verb, ItemVerb::Upsert { body } if body.text == r#"{"id":"x"}"#));
+    assert_eq!(
+        decoded.form,
+        ReplyForm::Batch {
+            minimal: vec![false],
+            rejected: vec![],
+            hybrid_row: true
+        }
+    );
+    let answer = encode(vec![result(201)], &decoded.form);
+    assert!(
+        answer.starts_with(b"\x81\xF0\xD8\xFF\x7F\x01\x0A\0\0\0\x81\xF1\xD8\xFF\x7F"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn damaged_hybrid_rows_are_refused() {
+    let good = hybrid_row(&[b"\x13\x02\0\0\0\x02\0\0\0", b"\x01x"]);
+    request(LINE, &[MARK, ATOMIC, KEY], good.clone()).unwrap();
+    for n_bytes in 1..good.len() {
+        assert_eq!(
+            refusal(LINE, &[MARK, ATOMIC, KEY], good[..n_bytes].to_vec()).0,
+            Status::BAD_REQUEST,
+            "{n_bytes}"
+        );
+    }
+}

@@ -368,3 +368,23 @@ fn the_account_document_is_answered_like_any_resource() {
     );
     assert_eq!(header(&response, "etag"), None);
 }
+
+#[test]
+fn a_batch_in_hybrid_row_is_not_called_json() {
+    let step = StepResult {
+        status: 200,
+        sub_status: 0,
+        charge: Charge::ZERO,
+        etag: None,
+        body: None,
+        retry_after_ms: None,
+    };
+    let form = ReplyForm::Batch {
+        minimal: vec![false],
+        rejected: vec![],
+        hybrid_row: true,
+    };
+    let response = answer(form, Outcome::Batch(vec![step]));
+    assert_eq!(header(&response, "content-type"), Some("application/octet-stream"));
+    assert_eq!(response.body().first(), Some(&0x81));
+}
