@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod server;
 pub mod settings;
 mod tasks;
+pub mod tls;
 pub mod wire;
 
 pub use handler::Handler;
