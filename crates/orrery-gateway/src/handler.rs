@@ -70,7 +70,7 @@ pub enum Answer {
     Key(Vec<u8>),
 }
 
-impl Handler for Node {
+impl Handler for Arc<Node> {
     fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(Node::execute(self, request))
     }
@@ -88,13 +88,13 @@ impl Handler for Node {
     }
 }
 
-async fn administer(node: &Node, command: Command) -> Result<Answer, Error> {
+async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Error> {
     Ok(match command {
         Command::Partitions { container } => {
             let container = container
                 .as_ref()
                 .map(|(database, name)| (database.as_str(), name.as_str()));
-            Answer::Partitions(node.partitions(container).await?)
+            Answer::Partitions(node.partitions(container)?)
         }
         Command::Split {
             database,
@@ -105,17 +105,12 @@ async fn administer(node: &Node, command: Command) -> Result<Answer, Error> {
             database,
             container,
             partitions,
-        } => Answer::Partitions(vec![node.merge(&database, &container, partitions).await?]),
-        Command::Snapshots => Answer::Snapshots(node.snapshots().await?),
+        } => Answer::Partitions(node.merge(&database, &container, partitions).await?),
+        Command::Snapshots => Answer::Snapshots(node.snapshots()),
         Command::SaveSnapshot { name } => Answer::Snapshots(vec![node.save_snapshot(&name).await?]),
         Command::RestoreSnapshot { name } => Answer::Snapshots(vec![node.restore_snapshot(&name).await?]),
         Command::DropSnapshot { name } => node.drop_snapshot(&name).await.map(|()| Answer::Done)?,
         Command::Reset => node.reset().await.map(|()| Answer::Done)?,
-        Command::RotateKey(_) => {
-            return Err(Error::new(
-                orrery_model::Status::NOT_IMPLEMENTED,
-                "This server cannot replace its keys.",
-            ));
-        }
+        Command::RotateKey(kind) => Answer::Key(node.rotate_key(kind).await?.0),
     })
 }

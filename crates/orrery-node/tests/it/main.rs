@@ -1,0 +1,5 @@
+//! Integration tests of one node over in-memory storage: every module is one concern, all through `Node::execute`.
+
+mod support;
+
+mod basics;

@@ -1,0 +1,154 @@
+//! A node to talk to, and short ways of saying things to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orrery_model::etag::Precondition;
+use orrery_model::json::{self, Value};
+use orrery_model::{PartitionKey, Timestamp};
+use orrery_node::account::{Account, Secret};
+use orrery_node::api::{
+    BatchOperation, BatchStep, Consistency, ContainerRef, FeedTarget, ItemBody, ItemOperation, ItemSelector, ItemVerb,
+    MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, ResourceKind, Selector, StepResult,
+};
+use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
+use orrery_partition::storage::Store;
+use orrery_storage::MemoryStore;
+
+pub fn settings() -> NodeSettings {
+    NodeSettings {
+        account: Account { id: "test".into(), consistency: Consistency::Session, regions: vec!["Here".into()] },
+        primary_key: Secret(vec![1; 64]),
+        fresh_secret: || [2; 64],
+        partitions: 1,
+        enforce_throughput: false,
+        cache_bytes: 1 << 20,
+        purge_interval: Duration::from_millis(20),
+    }
+}
+
+pub struct World {
+    pub node: Arc<Node>,
+    pub clock: Arc<ManualClock>,
+    pub store: Arc<dyn Store>,
+}
+
+impl World {
+    pub async fn new() -> World {
+        World::with(settings()).await
+    }
+
+    pub async fn with(settings: NodeSettings) -> World {
+        let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
+        let store: Arc<dyn Store> = MemoryStore::new();
+        let node = Node::start(settings, Arc::clone(&store), clock.clone()).await.unwrap();
+        World { node, clock, store }
+    }
+
+    pub async fn execute(&self, operation: Operation) -> Result<Reply, Failure> {
+        let principal = Principal::Account { read_only: false };
+        self.node.execute(Request { principal, options: Options::default(), operation }).await
+    }
+
+    pub async fn create_database(&self, name: &str) {
+        self.metadata(ResourceKind::Database, vec![], create(&format!(r#"{{"id":"{name}"}}"#))).await.unwrap();
+    }
+
+    /// A database `db` with a container `c` partitioned by `/pk`.
+    pub async fn with_container(&self, extra: &str) {
+        self.create_database("db").await;
+        let body = format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{extra}}}"#);
+        self.metadata(ResourceKind::Container, vec![named("db")], create(&body)).await.unwrap();
+    }
+
+    pub async fn metadata(&self, kind: ResourceKind, path: Vec<Selector>, verb: MetadataVerb) -> Result<Reply, Failure> {
+        self.execute(Operation::Metadata(MetadataOperation { kind, path, verb })).await
+    }
+
+    pub async fn item(&self, key: &str, verb: ItemVerb) -> Result<Reply, Failure> {
+        self.item_if(key, verb, Precondition::None).await
+    }
+
+    pub async fn item_if(&self, key: &str, verb: ItemVerb, precondition: Precondition) -> Result<Reply, Failure> {
+        let partition_key = Some(PartitionKey::parse(&format!("[{key:?}]")).unwrap());
+        self.execute(Operation::Item(ItemOperation { container: container(), partition_key, precondition, verb })).await
+    }
+
+    pub async fn create(&self, key: &str, body: &str) -> Result<Reply, Failure> {
+        self.item(key, ItemVerb::Create { body: item(body) }).await
+    }
+
+    pub async fn read(&self, key: &str, id: &str) -> Result<Reply, Failure> {
+        self.item(key, ItemVerb::Read { item: ItemSelector::Id(id.into()) }).await
+    }
+
+    pub async fn batch(&self, key: &str, steps: Vec<ItemVerb>) -> Vec<StepResult> {
+        let steps = steps.into_iter().map(|verb| BatchStep { partition_key: None, precondition: Precondition::None, verb });
+        let operation = BatchOperation {
+            container: container(),
+            partition_key: Some(PartitionKey::parse(&format!("[{key:?}]")).unwrap()),
+            partition: None,
+            atomic: true,
+            continue_on_error: false,
+            steps: steps.collect(),
+        };
+        match self.execute(Operation::Batch(operation)).await.unwrap().outcome {
+            Outcome::Batch(results) => results,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All items of `db/c`, page by page.
+    pub async fn all(&self, n_items_max: usize) -> Vec<Value> {
+        let mut found = Vec::new();
+        let mut continuation = None;
+        loop {
+            let page = Page { n_items_max: Some(n_items_max), continuation, continuation_bytes_max: None };
+            let operation = Operation::ReadFeed { container: container(), target: FeedTarget::default(), page };
+            let Outcome::Feed(feed) = self.execute(operation).await.unwrap().outcome else { panic!("not a feed") };
+            assert!(feed.entries.len() <= n_items_max);
+            found.extend(feed.entries.iter().map(|entry| json::parse_value(entry).unwrap()));
+            continuation = feed.continuation;
+            if continuation.is_none() {
+                return found;
+            }
+        }
+    }
+}
+
+pub fn named(name: &str) -> Selector {
+    Selector::Name(name.into())
+}
+
+pub fn container() -> ContainerRef {
+    ContainerRef { database: named("db"), container: named("c") }
+}
+
+pub fn create(body: &str) -> MetadataVerb {
+    let body = json::parse_value(body.as_bytes()).unwrap();
+    MetadataVerb::Create { body, upsert: false, throughput: None, precondition: Precondition::None }
+}
+
+pub fn item(text: &str) -> ItemBody {
+    ItemBody { text: Bytes::copy_from_slice(text.as_bytes()), parsed: json::parse(text.as_bytes()).unwrap() }
+}
+
+pub fn body_of(reply: Reply) -> Value {
+    match reply.outcome {
+        Outcome::Created(resource) | Outcome::Found(resource) => json::parse_value(&resource.body).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn code(result: Result<Reply, Failure>) -> u16 {
+    match result {
+        Ok(reply) => match reply.outcome {
+            Outcome::Created(_) => 201,
+            Outcome::Deleted => 204,
+            Outcome::NotModified { .. } => 304,
+            _ => 200,
+        },
+        Err(failure) => failure.error.status().code,
+    }
+}
