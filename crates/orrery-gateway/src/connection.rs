@@ -91,6 +91,8 @@ pub(crate) async fn serve(
             serve_http(stream, protocol, peer(true), pipeline, tasks).await;
         }
         (Protocol::Tls, None) => tracing::debug!(%address, "tls refused: no certificate configured"),
+        // Even a refusal would have to be answered in the clear, after the client has sent its key's signature in the clear.
+        _ if !settings.plain_http => tracing::debug!(%address, "plain http refused"),
         (protocol, _) => serve_http(stream, protocol, peer(false), pipeline, tasks).await,
     }
 }

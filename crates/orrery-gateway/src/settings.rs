@@ -25,6 +25,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
+    /// Is plain HTTP spoken beside TLS?
+    pub plain_http: bool,
     /// Do administration requests that only make sense in development, such as moving the clock, work?
     pub development: bool,
 }
@@ -43,6 +45,7 @@ impl Default for Settings {
             body_bytes_max: REQUEST_BYTES_MAX,
             connections_max: 16_384,
             streams_max: 256,
+            plain_http: true,
             development: false,
         }
     }
