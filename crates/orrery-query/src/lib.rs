@@ -29,6 +29,7 @@ pub use condition::{Condition, parse_condition};
 pub use definition::Definition;
 pub use error::{Code, Problem, QueryError, Result};
 pub use parameters::Parameters;
+pub use plan::{Plan, QueryPlan, query_plan};
 pub use run::{Context, UserFunctions};
 pub use values::{print_row, row_text};
 

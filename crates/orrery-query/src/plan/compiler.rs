@@ -105,10 +105,10 @@ impl<'a> Compiler<'a> {
         if is_inner {
             self.check_subquery(statement);
         }
-        let window = if is_inner {
-            RowWindow::default()
+        let counts = if is_inner {
+            Counts::default()
         } else {
-            self.window(statement)
+            self.counts(statement)
         };
         if let Input::Rows(_) = input {
             // The rows of an inner query have no path in any item.
@@ -121,7 +121,9 @@ impl<'a> Compiler<'a> {
             input,
             block: compiled.block,
             ordering: compiled.ordering,
-            window,
+            window: counts.window(),
+            top: counts.top,
+            limit: counts.limit,
             planar: self.definition.planar,
         }
     }
@@ -322,7 +324,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn window(&mut self, statement: &Statement) -> RowWindow {
+    fn counts(&mut self, statement: &Statement) -> Counts {
         let top = statement.top.as_ref().and_then(|top| {
             self.count(
                 &top.count,
@@ -331,15 +333,15 @@ impl<'a> Compiler<'a> {
             )
         });
         let Some(window) = &statement.window else {
-            return RowWindow { offset: 0, count: top };
+            return Counts {
+                top,
+                ..Counts::default()
+            };
         };
         let exceeds = |what: &str| format!("The {what} count value exceeds the maximum allowed value.");
-        let offset = self.count(&window.offset, "SC2062", &exceeds("OFFSET")).unwrap_or(0);
-        let limit = self.count(&window.limit, "SC2061", &exceeds("LIMIT")).unwrap_or(0);
-        RowWindow {
-            offset,
-            count: Some(top.map_or(limit, |top| top.min(limit))),
-        }
+        let offset = self.count(&window.offset, "SC2062", &exceeds("OFFSET"));
+        let limit = self.count(&window.limit, "SC2061", &exceeds("LIMIT"));
+        Counts { top, offset, limit }
     }
 
     fn count(&mut self, count: &Count, code: &'static str, message: &str) -> Option<u64> {
@@ -357,6 +359,28 @@ impl<'a> Compiler<'a> {
                 self.problem(count.span, code, message);
                 None
             }
+        }
+    }
+}
+
+/// The bound counts of TOP, OFFSET and LIMIT.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    top: Option<u64>,
+    offset: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl Counts {
+    /// OFFSET and LIMIT apply first, then TOP.
+    fn window(self) -> RowWindow {
+        let count = match (self.top, self.limit) {
+            (Some(top), Some(limit)) => Some(top.min(limit)),
+            (top, limit) => top.or(limit),
+        };
+        RowWindow {
+            offset: self.offset.unwrap_or(0),
+            count,
         }
     }
 }

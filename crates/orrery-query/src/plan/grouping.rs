@@ -130,7 +130,7 @@ impl Compiler<'_> {
 }
 
 /// Whether a select list has aggregates of its own, outside subqueries.
-pub(super) fn list_has_aggregate(list: &SelectList) -> bool {
+pub(crate) fn list_has_aggregate(list: &SelectList) -> bool {
     match list {
         SelectList::Star(_) => false,
         SelectList::Value(expr) => has_aggregate(expr),

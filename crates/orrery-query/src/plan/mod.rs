@@ -7,6 +7,7 @@ mod calls;
 mod compiler;
 mod expr;
 mod expressions;
+pub mod fan_out;
 mod grouping;
 mod limits;
 mod order;
@@ -15,6 +16,7 @@ mod similarity;
 
 pub(crate) use expr::{Block, Collection, Expr, Grouping, Source, Step};
 pub(crate) use expressions::negated;
+pub use fan_out::{Feature, Features, QueryPlan, query_plan};
 pub(crate) use order::{Ordering, SortKey};
 
 use crate::Query;
@@ -29,6 +31,9 @@ pub struct Plan {
     pub(crate) block: Block,
     pub(crate) ordering: Ordering,
     pub(crate) window: RowWindow,
+    /// The bound count of TOP, and that of LIMIT.
+    pub(crate) top: Option<u64>,
+    pub(crate) limit: Option<u64>,
     pub(crate) planar: bool,
 }
 

@@ -21,6 +21,13 @@ pub(crate) struct SortKey {
     pub direction: Direction,
 }
 
+impl SortKey {
+    /// Whether rows are sorted by how similar they are, for which no index has the order.
+    pub fn is_similarity(&self) -> bool {
+        similarity_direction(&self.expr).is_some()
+    }
+}
+
 impl Ordering {
     pub fn is_none(&self) -> bool {
         *self == Ordering::None

@@ -5,6 +5,7 @@
 
 mod budget;
 mod collect;
+mod constant;
 mod cursor;
 mod evaluate;
 mod frame;
@@ -16,6 +17,7 @@ mod sort;
 mod stream;
 
 pub use budget::{Budget, Pace, Progress, Unlimited};
+pub(crate) use constant::{constant_truth, constant_value};
 pub use cursor::{Cursor, Item, ListCursor};
 pub use evaluate::UserFunctions;
 pub use resume::{Resume, SortPosition};
