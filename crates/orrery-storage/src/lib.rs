@@ -5,6 +5,7 @@
 //! [`orrery_partition::storage`] and checked by the contract suite in `tests/contract/`, which runs against every
 //! implementation here.
 
+pub mod embedded;
 pub mod memory;
 
 mod fence;
@@ -12,4 +13,5 @@ mod head;
 mod holds;
 mod range;
 
+pub use embedded::{EmbeddedSettings, EmbeddedStore, ViewCache};
 pub use memory::MemoryStore;

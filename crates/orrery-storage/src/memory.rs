@@ -2,8 +2,8 @@
 //!
 //! It keeps every other promise of a store, so whatever runs on it runs on the durable ones.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orrery_model::{LogId, Position};
@@ -24,6 +24,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Logs {
     by_id: BTreeMap<LogId, Arc<LogState>>,
+    seeding: BTreeSet<LogId>,
     is_closed: bool,
 }
 
@@ -41,6 +42,13 @@ impl MemoryStore {
 impl Logs {
     fn check_open(&self) -> Result<()> {
         if self.is_closed { Err(closed()) } else { Ok(()) }
+    }
+
+    fn check_not_seeding(&self, log: LogId) -> Result<()> {
+        if self.seeding.contains(&log) {
+            return Err(StorageError::Unavailable(format!("log {log} is being seeded")));
+        }
+        Ok(())
     }
 
     fn check_absent(&self, log: LogId) -> Result<()> {
@@ -62,6 +70,7 @@ impl Store for MemoryStore {
         Box::pin(async move {
             let mut logs = self.lock();
             logs.check_open()?;
+            logs.check_not_seeding(log)?;
             match logs.by_id.entry(log) {
                 Entry::Occupied(existing) => existing.get().open(role),
                 Entry::Vacant(vacant) => vacant
@@ -77,9 +86,11 @@ impl Store for MemoryStore {
 
     fn seed(&self, log: LogId) -> BoxFuture<'_, Result<Box<dyn Seed>>> {
         Box::pin(async move {
-            let logs = self.lock();
+            let mut logs = self.lock();
             logs.check_open()?;
             logs.check_absent(log)?;
+            logs.check_not_seeding(log)?;
+            logs.seeding.insert(log);
             Ok(Box::new(MemorySeed {
                 store: self.clone(),
                 log,
@@ -142,14 +153,20 @@ impl Seed for MemorySeed {
         })
     }
 
-    fn finish(self: Box<Self>, position: Position) -> BoxFuture<'static, Result<()>> {
+    fn finish(mut self: Box<Self>, position: Position) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
+            let writes = std::mem::take(&mut self.writes);
             let mut logs = self.store.lock();
             logs.check_open()?;
-            logs.check_absent(self.log)?;
             logs.by_id
-                .insert(self.log, Arc::new(LogState::new(self.log, position, self.writes)));
+                .insert(self.log, Arc::new(LogState::new(self.log, position, writes)));
             Ok(())
         })
+    }
+}
+
+impl Drop for MemorySeed {
+    fn drop(&mut self) {
+        self.store.lock().seeding.remove(&self.log);
     }
 }

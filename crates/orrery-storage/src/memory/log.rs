@@ -18,6 +18,9 @@ use crate::holds::Holds;
 /// Keys cleaned per append beyond as many as it writes, so that garbage shrinks while no append is slow.
 const COLLECT_BUDGET_MIN: usize = 64;
 
+/// Transactions kept although no hold asks for them, so that a follower that was away for a moment finds them.
+const LOG_KEEP_BYTES: u64 = 1 << 20;
+
 /// What all handles and snapshots of a log share.
 #[derive(Debug)]
 pub(super) struct LogState {
@@ -146,6 +149,8 @@ impl LogState {
         };
         let n_writes = content.apply(staged, newest);
         content.map.collect(oldest, n_writes + COLLECT_BUDGET_MIN);
+        let limit = self.holds.limit(content.position.lsn);
+        while content.transactions_bytes > LOG_KEEP_BYTES && content.forget_first(limit) {}
         self.head.send_replace(content.position);
         Ok(())
     }
@@ -172,13 +177,8 @@ impl LogState {
 
     fn trim(&self, below: Lsn) -> Lsn {
         let mut content = self.write();
-        let start = self.holds.limit(below).min(content.position.lsn);
-        while content.transactions.front().is_some_and(|first| first.lsn <= start) {
-            if let Some(forgotten) = content.transactions.pop_front() {
-                content.transactions_bytes -= size_bytes(&forgotten);
-                content.start = forgotten.lsn;
-            }
-        }
+        let limit = self.holds.limit(below);
+        while content.forget_first(limit) {}
         content.start
     }
 }
@@ -198,6 +198,18 @@ impl Content {
             self.transactions.push_back(transaction);
         }
         n_writes
+    }
+
+    /// Forgets the oldest transaction when it is not after `limit`; answers whether it did.
+    fn forget_first(&mut self, limit: Lsn) -> bool {
+        if self.transactions.front().is_none_or(|first| first.lsn > limit) {
+            return false;
+        }
+        if let Some(forgotten) = self.transactions.pop_front() {
+            self.transactions_bytes -= size_bytes(&forgotten);
+            self.start = forgotten.lsn;
+        }
+        true
     }
 }
 
@@ -249,6 +261,8 @@ impl Log for MemoryLog {
     }
 
     fn hold(&self, after: Lsn) -> Box<dyn Hold> {
+        // Trimming looks at the holds under the same lock, so none is overlooked.
+        let _content = self.state.write();
         self.state.holds.add(after)
     }
 
@@ -259,7 +273,10 @@ impl Log for MemoryLog {
     fn barrier(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let content = self.state.read();
-            self.claim.check(content.owner, content.position)
+            match &content.ended {
+                Some(why) => Err(why.clone()),
+                None => self.claim.check(content.owner, content.position),
+            }
         })
     }
 }

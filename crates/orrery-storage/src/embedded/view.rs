@@ -1,0 +1,359 @@
+//! The views of all logs in one tree on disk, with what must be known to go on after a restart. Keys and values are
+//! described in `docs/formats/view-store.md`; a change of one is a change of both.
+//!
+//! The tree keeps no journal of its own: what was written since its last flush is rebuilt from the log. One thread writes
+//! and seals; a flush therefore always holds whole groups, and names the last of them. Readers see a version of the tree
+//! that moves only in [`ViewStore::publish`], so they never see a part of a group either.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use lsm_tree::config::CompressionPolicy;
+use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType};
+use orrery_model::{Epoch, LogId, Position};
+use orrery_partition::storage::{Result, StorageError};
+
+use super::frame::Sequence;
+use super::record::{POSITION_BYTES, ViewId, decode_position, encode_position, u32_of, u64_of};
+use super::settings::ViewCache;
+
+const STATE: u8 = 0;
+const LOGS: u8 = 1;
+const ENTRIES: u8 = 2;
+/// Version of the values below. A reader refuses what it does not know.
+const FORMAT: u8 = 1;
+/// Bytes before the log's own key in an entry's key.
+pub(super) const ENTRY_PREFIX_BYTES: usize = 9;
+
+/// What the view store remembers about a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogMeta {
+    pub(super) view: ViewId,
+    pub(super) owner: Epoch,
+    pub(super) position: Position,
+}
+
+/// Changes that become visible together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    writes: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl Batch {
+    pub(super) fn entry(&mut self, view: ViewId, key: &[u8], value: Option<Bytes>) {
+        self.writes.push((entry_key(view, key), value));
+    }
+
+    /// Removes an entry by its whole key.
+    pub(super) fn remove(&mut self, key: Bytes) {
+        self.writes.push((key, None));
+    }
+
+    pub(super) fn log(&mut self, log: LogId, meta: Option<LogMeta>) {
+        self.writes.push((log_key(log), meta.map(encode_meta)));
+    }
+
+    /// Adds everything in `other`.
+    pub(super) fn append(&mut self, mut other: Batch) {
+        self.writes.append(&mut other.writes);
+    }
+
+    /// Everything up to this group has been applied.
+    pub(super) fn applied(&mut self, sequence: Sequence) {
+        let mut value = BytesMut::with_capacity(9);
+        value.put_u8(FORMAT);
+        value.put_u64_le(sequence);
+        self.writes.push((Bytes::from_static(&[STATE]), Some(value.freeze())));
+    }
+}
+
+pub(super) struct ViewStore {
+    tree: AnyTree,
+    sequence: SequenceNumberCounter,
+    readers: Mutex<Readers>,
+}
+
+/// Which versions of the tree are being read.
+#[derive(Debug, Default)]
+struct Readers {
+    /// New snapshots see writes below this.
+    visible: SeqNo,
+    living: BTreeMap<SeqNo, usize>,
+}
+
+impl fmt::Debug for ViewStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ViewStore").finish_non_exhaustive()
+    }
+}
+
+impl ViewStore {
+    pub(super) fn open(dir: &Path, cache: &ViewCache) -> Result<ViewStore> {
+        let sequence = SequenceNumberCounter::default();
+        // The tree moves its own notion of visible when it flushes; ours moves only with whole groups.
+        let tree = lsm_tree::Config::new(dir, sequence.clone(), SequenceNumberCounter::default())
+            .use_cache(cache.blocks.clone())
+            .use_descriptor_table(Some(cache.descriptors.clone()))
+            .data_block_compression_policy(CompressionPolicy::new([
+                CompressionType::None,
+                CompressionType::None,
+                CompressionType::Lz4,
+            ]))
+            .open()
+            .map_err(|error| damaged("open the view", &error))?;
+        let visible = tree.get_highest_persisted_seqno().map_or(1, |highest| highest + 1);
+        sequence.set(visible);
+        Ok(ViewStore {
+            tree,
+            sequence,
+            readers: Mutex::new(Readers {
+                visible,
+                living: BTreeMap::new(),
+            }),
+        })
+    }
+
+    /// Writes a batch where nobody sees it yet. Only one thread may write or seal.
+    pub(super) fn write(&self, batch: Batch) -> SeqNo {
+        let sequence = self.sequence.next();
+        let memtable = self.tree.active_memtable();
+        for (key, value) in batch.writes {
+            let kind = if value.is_some() {
+                ValueType::Value
+            } else {
+                ValueType::Tombstone
+            };
+            memtable.insert(InternalValue::from_components(
+                key,
+                value.unwrap_or_default(),
+                sequence,
+                kind,
+            ));
+        }
+        sequence
+    }
+
+    /// Shows a written batch to everyone, together with what `then` changes.
+    pub(super) fn publish(&self, written: SeqNo, then: impl FnOnce()) {
+        let mut readers = self.lock();
+        readers.visible = written + 1;
+        then();
+    }
+
+    /// A reader of what is visible now, and what `then` finds at the same moment.
+    pub(super) fn reader<T>(self: &Arc<Self>, then: impl FnOnce() -> T) -> (Reader, T) {
+        let mut readers = self.lock();
+        let at = readers.visible;
+        *readers.living.entry(at).or_default() += 1;
+        (
+            Reader {
+                store: self.clone(),
+                at,
+            },
+            then(),
+        )
+    }
+
+    /// The last group the view holds.
+    pub(super) fn applied(&self) -> Result<Sequence> {
+        let Some(value) = self.get(&[STATE])? else { return Ok(0) };
+        match value.first() {
+            Some(&FORMAT) if value.len() == 9 => Ok(u64_of(&value[1..])),
+            _ => Err(StorageError::Corrupt("the view's state is of an unknown format".into())),
+        }
+    }
+
+    /// Every log the view knows.
+    pub(super) fn logs(&self) -> Result<Vec<(LogId, LogMeta)>> {
+        let range = [LOGS].as_slice()..[ENTRIES].as_slice();
+        self.tree
+            .range(range, SeqNo::MAX, None)
+            .map(|entry| {
+                let (key, value) = entry.into_inner().map_err(|error| damaged("read the view", &error))?;
+                decode_log(&key, &value).ok_or_else(|| StorageError::Corrupt("a log of the view is unreadable".into()))
+            })
+            .collect()
+    }
+
+    /// Every view that has entries, ascending.
+    pub(super) fn views(&self) -> Result<Vec<ViewId>> {
+        let mut views = Vec::new();
+        let mut from = entry_key(ViewId(0), &[]);
+        while let Some(entry) = self.tree.range(from.., SeqNo::MAX, None).next() {
+            let key = entry.key().map_err(|error| damaged("read the view", &error))?;
+            let view = ViewId(u64::from_be_bytes(
+                key[1..ENTRY_PREFIX_BYTES].try_into().expect("eight bytes"),
+            ));
+            views.push(view);
+            from = entry_key(ViewId(view.0 + 1), &[]);
+        }
+        Ok(views)
+    }
+
+    /// Up to `limit` whole keys of a view after `after`.
+    pub(super) fn keys(&self, view: ViewId, after: Option<&Bytes>, limit: usize) -> Result<Vec<Bytes>> {
+        let from = after.map_or_else(|| entry_key(view, &[]), |after| [after, [0].as_slice()].concat().into());
+        let to = entry_key(ViewId(view.0 + 1), &[]);
+        let keys = self.tree.range(from..to, SeqNo::MAX, None).take(limit);
+        keys.map(|entry| {
+            entry
+                .key()
+                .map(Bytes::from)
+                .map_err(|error| damaged("read the view", &error))
+        })
+        .collect()
+    }
+
+    /// Deletes the tables that hold nothing but this view. Entries in other tables remain.
+    pub(super) fn drop_tables(&self, view: ViewId) -> lsm_tree::Result<()> {
+        self.tree
+            .drop_range(entry_key(view, &[])..entry_key(ViewId(view.0 + 1), &[]))
+    }
+
+    /// Bytes written since the last seal.
+    pub(super) fn unsealed_bytes(&self) -> u64 {
+        self.tree.active_memtable().size()
+    }
+
+    /// Ends the part that [`ViewStore::flush`] makes durable. Only the writing thread may do so.
+    pub(super) fn seal(&self) {
+        self.tree.rotate_memtable();
+    }
+
+    pub(super) fn sealed_count(&self) -> usize {
+        self.tree.sealed_memtable_count()
+    }
+
+    /// Tables that a read may have to look through one by one.
+    pub(super) fn run_count(&self) -> usize {
+        self.tree.l0_run_count()
+    }
+
+    /// Makes everything sealed durable.
+    pub(super) fn flush(&self) -> lsm_tree::Result<()> {
+        let lock = self.tree.get_flush_lock();
+        self.tree.flush(&lock, self.oldest_needed()).map(|_| ())
+    }
+
+    /// Merges some tables; answers whether there was anything to do.
+    pub(super) fn compact(&self) -> lsm_tree::Result<bool> {
+        let before = self.tree.current_version().id();
+        self.tree
+            .compact(Arc::new(lsm_tree::compaction::Leveled::default()), self.oldest_needed())?;
+        Ok(self.tree.current_version().id() != before)
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.tree.disk_space() + self.unsealed_bytes()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let value = self
+            .tree
+            .get(key, SeqNo::MAX)
+            .map_err(|error| damaged("read the view", &error))?;
+        Ok(value.map(Bytes::from))
+    }
+
+    /// Versions below this may go: no snapshot, living or future, reads there.
+    fn oldest_needed(&self) -> SeqNo {
+        let readers = self.lock();
+        let oldest = readers.living.first_key_value().map_or(readers.visible, |(at, _)| *at);
+        oldest.saturating_sub(1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads all views as they were at one moment.
+pub(super) struct Reader {
+    store: Arc<ViewStore>,
+    at: SeqNo,
+}
+
+impl Reader {
+    pub(super) fn get(&self, view: ViewId, key: &[u8]) -> Result<Option<Bytes>> {
+        let value = self.store.tree.get(entry_key(view, key), self.at);
+        Ok(value
+            .map_err(|error| damaged("read the view", &error))?
+            .map(Bytes::from))
+    }
+
+    /// Entries with their whole keys.
+    pub(super) fn range(
+        &self,
+        bounds: (std::ops::Bound<Bytes>, std::ops::Bound<Bytes>),
+    ) -> impl DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + Send + 'static {
+        self.store.tree.range::<Bytes, _>(bounds, self.at, None).map(|entry| {
+            let (key, value) = entry.into_inner().map_err(|error| damaged("read the view", &error))?;
+            Ok((Bytes::from(key).slice(ENTRY_PREFIX_BYTES..), Bytes::from(value)))
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut readers = self.store.lock();
+        if let Some(count) = readers.living.get_mut(&self.at) {
+            *count -= 1;
+            if *count == 0 {
+                readers.living.remove(&self.at);
+            }
+        }
+    }
+}
+
+pub(super) fn entry_key(view: ViewId, key: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(ENTRY_PREFIX_BYTES + key.len());
+    bytes.put_u8(ENTRIES);
+    bytes.put_u64(view.0);
+    bytes.put_slice(key);
+    bytes.freeze()
+}
+
+fn log_key(log: LogId) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(9);
+    bytes.put_u8(LOGS);
+    bytes.put_u64(log.0);
+    bytes.freeze()
+}
+
+fn encode_meta(meta: LogMeta) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(13 + POSITION_BYTES);
+    bytes.put_u8(FORMAT);
+    bytes.put_u64_le(meta.view.0);
+    bytes.put_u32_le(meta.owner.0);
+    bytes.put_slice(&encode_position(meta.position));
+    bytes.freeze()
+}
+
+fn decode_log(key: &[u8], value: &[u8]) -> Option<(LogId, LogMeta)> {
+    let log = LogId(u64::from_be_bytes(key.get(1..)?.try_into().ok()?));
+    if value.len() != 13 + POSITION_BYTES || value[0] != FORMAT {
+        return None;
+    }
+    let (view, owner) = (ViewId(u64_of(&value[1..9])), Epoch(u32_of(&value[9..13])));
+    Some((
+        log,
+        LogMeta {
+            view,
+            owner,
+            position: decode_position(&value[13..]),
+        },
+    ))
+}
+
+/// Errors of the tree: of the disk, or of what the disk gave back.
+fn damaged(what: &str, error: &lsm_tree::Error) -> StorageError {
+    match error {
+        lsm_tree::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+            StorageError::Unavailable(format!("cannot {what}: {error}"))
+        }
+        _ => StorageError::Corrupt(format!("cannot {what}: {error}")),
+    }
+}

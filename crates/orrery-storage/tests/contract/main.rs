@@ -1,0 +1,95 @@
+//! What every store promises. Each promise is checked against every implementation; a behaviour that is not here is not in
+//! the traits.
+
+use std::sync::Arc;
+
+use orrery_model::{Epoch, LogId};
+use orrery_partition::storage::{Log, Role, Store};
+use orrery_storage::{EmbeddedSettings, EmbeddedStore, MemoryStore};
+use tempfile::TempDir;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Checks one promise against every store.
+macro_rules! promise {
+    (async fn $name:ident($harness:ident) $check:block) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            async fn check($harness: crate::Harness) $check
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn memory() {
+                check(crate::Harness::memory()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn embedded() {
+                check(crate::Harness::embedded()).await;
+            }
+        }
+    };
+}
+
+/// Durable and visible on return, all or nothing, at the expected position.
+mod append;
+/// Closing, and what a store says about itself.
+mod close;
+/// Removing a log.
+mod drop_log;
+/// Who may append.
+mod ownership;
+/// Reading, awaiting, holding and trimming the log.
+mod read_log;
+/// Installing a whole view.
+mod seed;
+/// Immutable views.
+mod snapshot;
+
+const LOG: LogId = LogId(7);
+const OTHER: LogId = LogId(8);
+
+/// A store to check, empty.
+struct Harness {
+    store: Arc<dyn Store>,
+    embedded: Option<Arc<EmbeddedStore>>,
+    _dir: Option<TempDir>,
+}
+
+impl Harness {
+    fn memory() -> Harness {
+        Harness {
+            store: MemoryStore::new(),
+            embedded: None,
+            _dir: None,
+        }
+    }
+
+    fn embedded() -> Harness {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = EmbeddedSettings {
+            free_reserve_bytes: 0,
+            ..EmbeddedSettings::default()
+        };
+        let store = EmbeddedStore::open(dir.path(), settings, Arc::new(support::TestProject)).unwrap();
+        Harness {
+            store: store.clone(),
+            embedded: Some(store),
+            _dir: Some(dir),
+        }
+    }
+
+    /// A log this test owns.
+    async fn own(&self, log: LogId) -> Arc<dyn Log> {
+        self.store.open(log, Role::Own { epoch: Epoch(1) }).await.unwrap()
+    }
+
+    /// Makes the view durable where it is not always so, because trimming goes no further.
+    async fn checkpoint(&self) {
+        if let Some(store) = &self.embedded {
+            store.checkpoint().await.unwrap();
+        }
+    }
+}
