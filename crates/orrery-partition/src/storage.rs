@@ -101,7 +101,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn list(&self) -> Result<Vec<LogInfo>>;
 
     /// Begins to install a whole view. Until [`Seed::finish`] the log does not exist; a seed that is dropped, or cut off by
-    /// a crash, leaves nothing behind. `Fenced` when the log exists.
+    /// a crash, leaves nothing behind. `Fenced` when the log exists, `Unavailable` while another seed of it lives.
     fn seed(&self, log: LogId) -> BoxFuture<'_, Result<Box<dyn Seed>>>;
 
     /// Removes a log and its view for good. Removing what does not exist is no error.
@@ -159,7 +159,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Waits until `head` is past `after`.
     fn wait_past(&self, after: Lsn) -> BoxFuture<'_, Position>;
 
-    /// Forbids trimming transactions after `after` for as long as the hold lives.
+    /// Forbids trimming transactions after `after` for as long as the hold lives. Whoever will read the log needs one: a
+    /// store forgets by itself what its synced view no longer needs and no hold keeps, except for a recent part.
     fn hold(&self, after: Lsn) -> Box<dyn Hold>;
 
     /// Forgets transactions up to `below`, as far as the synced view and every hold allow. Never touches the view.
