@@ -24,35 +24,58 @@ fn epk() -> impl Strategy<Value = Epk> {
 }
 
 fn put() -> impl Strategy<Value = Operation> {
-    let parts = (epk(), any::<String>(), any::<u64>(), any::<[u8; 16]>(), option::of(any::<i32>()), blob());
+    let parts = (
+        epk(),
+        any::<String>(),
+        any::<u64>(),
+        any::<[u8; 16]>(),
+        option::of(any::<i32>()),
+        blob(),
+    );
     parts.prop_map(|(epk, id, number, etag, ttl, body)| {
-        Operation::Put(PutItem { epk, id, number, etag: Etag(etag), ttl, body })
+        Operation::Put(PutItem {
+            epk,
+            id,
+            number,
+            etag: Etag(etag),
+            ttl,
+            body,
+        })
     })
 }
 
 fn opened() -> impl Strategy<Value = Operation> {
     let parents = vec((any::<u32>().prop_map(PartitionId), position()), 0..3);
     let parts = (any::<u32>(), epk(), epk(), parents, any::<u64>(), any::<u64>(), blob());
-    parts.prop_map(|(partition, min, max, parents, session_version, definition_version, definition)| {
-        Operation::Opened(Opened {
-            partition: PartitionId(partition),
-            range: EpkRange::new(min, max),
-            parents,
-            session_version,
-            definition_version,
-            definition,
-        })
-    })
+    parts.prop_map(
+        |(partition, min, max, parents, session_version, definition_version, definition)| {
+            Operation::Opened(Opened {
+                partition: PartitionId(partition),
+                range: EpkRange::new(min, max),
+                parents,
+                session_version,
+                definition_version,
+                definition,
+            })
+        },
+    )
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
     let delete = (epk(), any::<String>(), any::<u64>(), any::<bool>());
     prop_oneof![
         put(),
-        delete.prop_map(|(epk, id, number, expired)| Operation::Delete(DeleteItem { epk, id, number, expired })),
+        delete.prop_map(|(epk, id, number, expired)| Operation::Delete(DeleteItem {
+            epk,
+            id,
+            number,
+            expired
+        })),
         (blob(), option::of(blob())).prop_map(|(key, value)| Operation::Record { key, value }),
         (any::<u64>(), blob()).prop_map(|(version, definition)| Operation::Defined { version, definition }),
-        any::<u64>().prop_map(|previous| Operation::EpochStarted { previous: Lsn(previous) }),
+        any::<u64>().prop_map(|previous| Operation::EpochStarted {
+            previous: Lsn(previous)
+        }),
         opened(),
         vec(any::<u32>().prop_map(PartitionId), 0..4).prop_map(|children| Operation::Sealed { children }),
     ]
@@ -60,9 +83,19 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// A transaction and where its log stood before.
 fn transaction() -> impl Strategy<Value = (Position, Transaction)> {
-    let parts = (any::<u32>(), 0..Lsn::LIMIT.0 - 2, any::<[u8; 16]>(), any::<u64>(), vec(operation(), 0..5));
+    let parts = (
+        any::<u32>(),
+        0..Lsn::LIMIT.0 - 2,
+        any::<[u8; 16]>(),
+        any::<u64>(),
+        vec(operation(), 0..5),
+    );
     parts.prop_map(|(epoch, lsn, hash, at, operations)| {
-        let previous = Position { epoch: Epoch(epoch), lsn: Lsn(lsn), hash: ChainHash(hash) };
+        let previous = Position {
+            epoch: Epoch(epoch),
+            lsn: Lsn(lsn),
+            hash: ChainHash(hash),
+        };
         (previous, Transaction::following(previous, Timestamp(at), operations))
     })
 }
@@ -119,7 +152,12 @@ proptest! {
 
 #[test]
 fn each_transaction_follows_the_one_before_it_and_no_other() {
-    let record = |key: &'static str| vec![Operation::Record { key: Bytes::from(key), value: None }];
+    let record = |key: &'static str| {
+        vec![Operation::Record {
+            key: Bytes::from(key),
+            value: None,
+        }]
+    };
     let first = Transaction::following(Position::default(), Timestamp(1), record("a"));
     let second = Transaction::following(first.position(), Timestamp(2), record("b"));
     assert!(first.follows(Position::default()));
@@ -148,9 +186,15 @@ fn a_changed_operation_does_not_match_the_hash() {
     let mut transaction = Transaction::following(
         Position::default(),
         Timestamp(1),
-        vec![Operation::Record { key: Bytes::from("a"), value: Some(Bytes::from("one")) }],
+        vec![Operation::Record {
+            key: Bytes::from("a"),
+            value: Some(Bytes::from("one")),
+        }],
     );
-    transaction.operations = vec![Operation::Record { key: Bytes::from("a"), value: Some(Bytes::from("two")) }];
+    transaction.operations = vec![Operation::Record {
+        key: Bytes::from("a"),
+        value: Some(Bytes::from("two")),
+    }];
     assert!(!transaction.follows(Position::default()));
 }
 
@@ -158,12 +202,18 @@ fn a_changed_operation_does_not_match_the_hash() {
 fn a_format_from_the_future_is_refused() {
     let mut bytes = encode(&Transaction::following(Position::default(), Timestamp(1), Vec::new()));
     bytes[0] += 1;
-    assert_eq!(Transaction::decode(&Bytes::from(bytes)), Err(DecodeError("unknown format")));
+    assert_eq!(
+        Transaction::decode(&Bytes::from(bytes)),
+        Err(DecodeError("unknown format"))
+    );
 }
 
 #[test]
 fn the_byte_form_does_not_change_unnoticed() {
-    let operations = vec![Operation::Record { key: Bytes::from("k"), value: Some(Bytes::from("v")) }];
+    let operations = vec![Operation::Record {
+        key: Bytes::from("k"),
+        value: Some(Bytes::from("v")),
+    }];
     let transaction = Transaction::following(Position::default(), Timestamp(300), operations);
     let content = [0, 1, 0, 0xAC, 0x02, 1, 3, 1, b'k', 1, 1, b'v'];
     let bytes = encode(&transaction);
