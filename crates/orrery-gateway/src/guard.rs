@@ -21,14 +21,16 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the requests of one connection tell its guard.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    n_requests: AtomicUsize,
+    n_active: AtomicUsize,
+    n_begun: AtomicUsize,
     body_refused: AtomicBool,
 }
 
 impl Traffic {
     /// A request has begun; it ends when the returned value is dropped.
     pub fn request(self: &Arc<Self>) -> InRequest {
-        self.n_requests.fetch_add(1, Ordering::Relaxed);
+        self.n_active.fetch_add(1, Ordering::Relaxed);
+        self.n_begun.fetch_add(1, Ordering::Relaxed);
         InRequest(Arc::clone(self))
     }
 
@@ -38,7 +40,7 @@ impl Traffic {
     }
 
     fn is_idle(&self) -> bool {
-        self.n_requests.load(Ordering::Relaxed) == 0
+        self.n_active.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -48,7 +50,7 @@ pub struct InRequest(Arc<Traffic>);
 
 impl Drop for InRequest {
     fn drop(&mut self) {
-        self.0.n_requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.n_active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -66,13 +68,21 @@ pub struct Guard<S> {
     stream: S,
     traffic: Arc<Traffic>,
     patience: Patience,
-    /// When the head that is being read began.
-    head_since: Option<Instant>,
+    /// The head that is being read, if one is.
+    head: Option<Head>,
     /// When the client last sent something.
     active_at: Instant,
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
+}
+
+/// The beginning of a request.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    since: Instant,
+    /// Requests that had begun before. Once there are more, the head has been read.
+    n_begun: usize,
 }
 
 #[derive(Debug)]
@@ -88,7 +98,7 @@ impl<S> Guard<S> {
             stream,
             traffic,
             patience,
-            head_since: None,
+            head: None,
             active_at,
             read_timer: None,
             write_timer: None,
@@ -99,11 +109,12 @@ impl<S> Guard<S> {
     /// When a read that is waiting now has waited too long. Requests under way have limits of their own.
     fn read_deadline(&mut self) -> Option<Instant> {
         if !self.traffic.is_idle() {
-            self.head_since = None;
             return None;
         }
-        match (self.head_since, self.patience.head) {
-            (Some(since), Some(limit)) => Some(since + limit),
+        let n_begun = self.traffic.n_begun.load(Ordering::Relaxed);
+        self.head = self.head.filter(|head| head.n_begun == n_begun);
+        match (self.head, self.patience.head) {
+            (Some(head), Some(limit)) => Some(head.since + limit),
             _ => Some(self.active_at + self.patience.idle),
         }
     }
@@ -131,8 +142,12 @@ impl<S> Guard<S> {
 
     fn note_bytes_read(&mut self) {
         self.active_at = Instant::now();
-        if self.head_since.is_none() && self.traffic.is_idle() {
-            self.head_since = Some(self.active_at);
+        let n_begun = self.traffic.n_begun.load(Ordering::Relaxed);
+        if self.traffic.is_idle() && self.head.is_none_or(|head| head.n_begun != n_begun) {
+            self.head = Some(Head {
+                since: self.active_at,
+                n_begun,
+            });
         }
     }
 }

@@ -1,0 +1,12 @@
+//! The gateway over real loopback sockets, with a scripted handler behind it.
+//!
+//! `transport`: protocols and TLS on one port. `limits`: clients that send too much, too slowly or nonsense. `auth`: who
+//! may do what. `admin`: everything beside the Cosmos API. `shutdown`: how it ends.
+
+mod admin;
+mod auth;
+mod client;
+mod limits;
+mod server;
+mod shutdown;
+mod transport;
