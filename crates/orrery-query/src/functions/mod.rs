@@ -8,6 +8,7 @@ mod arguments;
 mod array;
 mod conditional;
 mod date_time;
+pub(crate) mod full_text;
 mod item;
 mod math;
 mod registry;

@@ -7,7 +7,7 @@ use orrery_model::Value;
 
 use super::aggregate::AggregateKind;
 use super::arguments::Arguments;
-use super::{array, conditional, date_time, item, math, string, type_check, vector};
+use super::{array, conditional, date_time, full_text, item, math, string, type_check, vector};
 
 /// A built-in function.
 #[derive(Debug)]
@@ -122,6 +122,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     date_time::register(&mut table);
     item::register(&mut table);
     vector::register(&mut table);
+    full_text::register(&mut table);
     table
 });
 

@@ -8,7 +8,7 @@ use crate::plan::Expr;
 
 pub(super) fn register(table: &mut Table) {
     table.scalar("VECTORDISTANCE", between(2, 4), vector_distance);
-    table.scalar("_VECTORSCORE", exactly(2), vector_distance);
+    table.scalar("_VECTORSCORE", exactly(2), vector_score);
 }
 
 /// How two vectors are compared.
@@ -65,18 +65,28 @@ pub(crate) fn with_policy(arguments: &mut Vec<Expr>, distance: Distance) {
 }
 
 fn vector_distance(arguments: &Arguments<'_>) -> Option<Value> {
+    double(measure(arguments)?.1)
+}
+
+/// Like the distance, but larger is always more similar.
+fn vector_score(arguments: &Arguments<'_>) -> Option<Value> {
+    let (distance, value) = measure(arguments)?;
+    double(if distance == Distance::Euclidean { -value } else { value })
+}
+
+fn measure(arguments: &Arguments<'_>) -> Option<(Distance, f64)> {
     let a = numbers(arguments.array(0)?)?;
     let b = numbers(arguments.array(1)?)?;
     if a.len() != b.len() || a.is_empty() {
         return None;
     }
-    double(
-        match Distance::choose(arguments.get(3), arguments.get(POLICY_ARGUMENT)) {
-            Distance::Cosine => dot(&a, &b) / (dot(&a, &a).sqrt() * dot(&b, &b).sqrt()),
-            Distance::DotProduct => dot(&a, &b),
-            Distance::Euclidean => a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt(),
-        },
-    )
+    let distance = Distance::choose(arguments.get(3), arguments.get(POLICY_ARGUMENT));
+    let value = match distance {
+        Distance::Cosine => dot(&a, &b) / (dot(&a, &a).sqrt() * dot(&b, &b).sqrt()),
+        Distance::DotProduct => dot(&a, &b),
+        Distance::Euclidean => a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt(),
+    };
+    Some((distance, value))
 }
 
 fn numbers(array: &[Value]) -> Option<Vec<f64>> {

@@ -73,7 +73,8 @@ impl Compiler<'_> {
     /// Rules about particular arguments, and what the container's policies add to them.
     fn check_arguments(&mut self, function: &str, arguments: &[ast::Expr], compiled: &mut Vec<Expr>) {
         match function {
-            "VECTORDISTANCE" => self.vector_arguments(arguments, compiled),
+            "VECTORDISTANCE" | "_VECTORSCORE" => self.vector_arguments(arguments, compiled),
+            _ if function.trim_start_matches('_').starts_with("FULLTEXT") => self.full_text_arguments(compiled),
             "DOCUMENTID" if !matches!(arguments[0].kind, ExprKind::Name(_)) => {
                 self.refuse(QueryError::plain(
                     "The argument of the DOCUMENTID function must be the root of the item.",

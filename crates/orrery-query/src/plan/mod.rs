@@ -11,6 +11,7 @@ pub mod fan_out;
 mod grouping;
 mod limits;
 mod order;
+mod rank;
 mod scope;
 mod similarity;
 
@@ -18,6 +19,7 @@ pub(crate) use expr::{Block, Collection, Expr, Grouping, Source, Step};
 pub(crate) use expressions::negated;
 pub use fan_out::{Feature, Features, QueryPlan, query_plan};
 pub(crate) use order::{Ordering, SortKey};
+pub(crate) use rank::{Ranking, Score};
 
 use crate::Query;
 use crate::definition::Definition;

@@ -2,6 +2,7 @@
 
 use super::compiler::Compiler;
 use super::expr::{Expr, Step};
+use super::rank::Ranking;
 use super::scope::Place;
 use crate::error::QueryError;
 use crate::functions::vector::Distance;
@@ -13,6 +14,7 @@ pub(crate) enum Ordering {
     #[default]
     None,
     Keys(Vec<SortKey>),
+    Rank(Ranking),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,9 @@ impl Compiler<'_> {
         let Some(order_by) = &statement.order_by else {
             return Ordering::None;
         };
+        if order_by.rank {
+            return self.ranking(statement, order_by);
+        }
         let places: Vec<Place> = order_by.keys.iter().map(|key| self.order_place(key)).collect();
         if self.is_grouped(statement) {
             return Ordering::None;
@@ -150,11 +155,11 @@ fn similarity_direction(expr: &Expr) -> Option<Direction> {
         return None;
     };
     match function.name {
-        "VECTORDISTANCE" | "_VECTORSCORE" => Some(match Distance::of_arguments(arguments) {
+        "VECTORDISTANCE" => Some(match Distance::of_arguments(arguments) {
             Distance::Euclidean => Direction::Ascending,
             Distance::Cosine | Distance::DotProduct => Direction::Descending,
         }),
-        "_FULLTEXTSCORE" => Some(Direction::Descending),
+        "_VECTORSCORE" | "_FULLTEXTSCORE" => Some(Direction::Descending),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@ use orrery_model::Value;
 
 use super::compiler::Compiler;
 use super::expr::{Expr, Step};
+use crate::functions::full_text::Language;
 use crate::functions::vector;
 use crate::parse::ast;
 use crate::values::print_number;
@@ -34,6 +35,24 @@ impl Compiler<'_> {
         if let Some((_, distance)) = policy {
             vector::with_policy(compiled, *distance);
         }
+    }
+}
+
+impl Compiler<'_> {
+    /// Puts the language of the path in front of a full-text function's arguments.
+    pub fn full_text_arguments(&mut self, compiled: &mut Vec<Expr>) {
+        let language = compiled.first().map_or("en-US", |text| self.language(text)).to_owned();
+        compiled.insert(0, Expr::Constant(Some(Value::String(language))));
+    }
+
+    /// The language of the text an expression stands for.
+    pub fn language(&self, text: &Expr) -> &str {
+        let own = self.definition.languages.iter().find(|(names, _)| match text {
+            Expr::Path { steps, .. } => same(steps, names),
+            _ => false,
+        });
+        let chosen = own.map(|(_, language)| language).or(self.definition.default_language.as_ref());
+        chosen.map(String::as_str).filter(|tag| Language::parse(tag).is_some()).unwrap_or("en-US")
     }
 }
 

@@ -10,6 +10,7 @@ use super::cursor::Cursor;
 use super::evaluate::Evaluator;
 use super::frame::Frame;
 use super::groups::Groups;
+use super::rank;
 use super::resume::SortPosition;
 use super::sort::{SortBuffer, SortedRow};
 use super::stream::check_finite;
@@ -28,6 +29,7 @@ pub(super) fn page(
     let rows = match (&plan.block.grouping, &plan.ordering) {
         (Some(_), _) => grouped(plan, cursor, evaluator)?,
         (None, Ordering::Keys(keys)) => sorted(plan, keys, cursor, evaluator, limits, &resume)?,
+        (None, Ordering::Rank(ranking)) => rank::ranked(plan, ranking, cursor, evaluator)?,
         (None, Ordering::None) => in_order(plan, cursor, evaluator)?,
     };
     cut(plan, rows, evaluator, limits, resume)
@@ -72,7 +74,7 @@ fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> R
     }
     let keys: &[SortKey] = match &plan.ordering {
         Ordering::Keys(keys) => keys,
-        Ordering::None => &[],
+        Ordering::None | Ordering::Rank(_) => &[],
     };
     let mut buffer = SortBuffer::new(keys, None);
     let mut n_rows = 0;
@@ -167,7 +169,7 @@ fn cut(
     mut resume: Resume,
 ) -> Result<(Vec<Value>, Option<Resume>)> {
     // Sorted rows resume behind the last one given; the others are made again and counted off.
-    let by_position = plan.block.grouping.is_none() && !plan.block.distinct && plan.ordering != Ordering::None;
+    let by_position = plan.block.grouping.is_none() && !plan.block.distinct && matches!(plan.ordering, Ordering::Keys(_));
     let to_skip = match by_position {
         true => plan.window.offset.saturating_sub(resume.skipped),
         false => plan.window.offset + resume.emitted,

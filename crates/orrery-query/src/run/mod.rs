@@ -10,6 +10,7 @@ mod cursor;
 mod evaluate;
 mod frame;
 mod groups;
+mod rank;
 pub(crate) mod like;
 mod resume;
 mod rows;

@@ -72,7 +72,8 @@ impl Evaluator<'_> {
         Ok(flow.is_continue())
     }
 
-    fn bind(
+    /// Calls `row` with the frame of every combination of sources.
+    pub fn bind(
         &self,
         sources: &[Source],
         frame: &Frame<'_>,
