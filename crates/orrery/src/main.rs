@@ -1,1 +1,39 @@
-fn main() {}
+//! The `orrery` binary: picks the parts, wires them, serves, and offers the command line.
+
+mod commands;
+mod config;
+mod logging;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "orrery", version, about = "A document database that speaks the Azure Cosmos DB for NoSQL API")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// One account with the development key, ready for any SDK
+    Emulator(config::ServerFlags),
+    /// Settings in force and where each comes from
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
+}
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Emulator(flags) => commands::serve::run(&flags),
+        Command::Config(command) => commands::config::run(&command),
+    };
+    match done {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            // One line: the chain of causes, outermost first.
+            eprintln!("orrery: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Settings: defaults, then `orrery.toml`, then `ORRERY_*` variables, then flags, under the same names in all three.
+//!
+//! Raw text is read once, together with where it came from, and turned into valid values; nothing after that checks again.
+//! A key nobody knows is an error, so that a misspelled setting never passes silently.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use orrery_node::account::Secret;
+use orrery_node::api::Consistency;
+
+/// The public, well-known key of emulators. Good for development and nothing else.
+pub const DEVELOPMENT_KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+/// Every setting: its name, its default, and what it means.
+const SETTINGS: [(&str, &str, &str); 15] = [
+    ("account", "orrery", "name of the account"),
+    ("advertise", "", "URL that clients are told to use, instead of the one they called"),
+    ("allow-plain-http", "false", "speak plain HTTP beyond loopback"),
+    ("cache-mb", "32", "memory for hot items, in MiB"),
+    ("consistency", "Session", "default consistency level of the account"),
+    ("data-dir", "./orrery-data", "where everything is kept"),
+    ("enforce-throughput", "false", "answer 429 when a container uses more than its throughput"),
+    ("key", DEVELOPMENT_KEY, "primary key of the account"),
+    ("listen", "loopback", "address to listen on; loopback means IPv4 and IPv6"),
+    ("memory", "false", "keep nothing: all data is in memory"),
+    ("partitions", "1", "physical partitions of a new container"),
+    ("port", "8081", "port of the account; 0 takes any free one"),
+    ("profile", "dev", "dev or production"),
+    ("regions", "West US", "regions of the account, the first takes writes"),
+    ("tls", "", "certificate chain and key to use, as CHAIN.pem,KEY.pem"),
+];
+
+/// Flags of commands that serve. Each has the name of a setting.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServerFlags {
+    /// Settings file; orrery.toml in the working directory is read when it exists
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where everything is kept [default: ./orrery-data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Keep nothing: all data is in memory
+    #[arg(long)]
+    memory: bool,
+    /// Address to listen on [default: loopback, IPv4 and IPv6]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Port of the account; 0 takes any free one [default: 8081]
+    #[arg(long, value_name = "N")]
+    port: Option<String>,
+    /// dev or production [default: dev]
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<String>,
+    /// Regions of the account, the first takes writes [default: West US]
+    #[arg(long, value_name = "A,B,C")]
+    regions: Option<String>,
+    /// Primary key of a new account [default: the well-known development key]
+    #[arg(long, value_name = "BASE64")]
+    key: Option<String>,
+    /// Default consistency level [default: Session]
+    #[arg(long, value_name = "LEVEL")]
+    consistency: Option<String>,
+    /// Physical partitions of a new container [default: 1]
+    #[arg(long, value_name = "N")]
+    partitions: Option<String>,
+    /// Answer 429 when a container uses more than its throughput
+    #[arg(long)]
+    enforce_throughput: bool,
+    /// Speak plain HTTP beyond loopback
+    #[arg(long)]
+    allow_plain_http: bool,
+    /// Memory for hot items, in MiB [default: 32]
+    #[arg(long, value_name = "MIB")]
+    cache_mb: Option<String>,
+    /// URL that clients are told to use
+    #[arg(long, value_name = "URL")]
+    advertise: Option<String>,
+    /// Certificate chain and key to use instead of the local authority's
+    #[arg(long, value_name = "CHAIN.pem,KEY.pem")]
+    tls: Option<String>,
+    /// NDJSON or JSON file of items to load at start: each line {"database","container","partitionKey"?,"item"}
+    #[arg(long, value_name = "FILE")]
+    pub seed: Option<PathBuf>,
+}
+
+impl ServerFlags {
+    fn given(&self) -> Vec<(&'static str, String)> {
+        let switch = |on: bool| on.then(|| "true".to_owned());
+        let all = [
+            ("data-dir", self.data_dir.clone()),
+            ("memory", switch(self.memory)),
+            ("listen", self.listen.clone()),
+            ("port", self.port.clone()),
+            ("profile", self.profile.clone()),
+            ("regions", self.regions.clone()),
+            ("key", self.key.clone()),
+            ("consistency", self.consistency.clone()),
+            ("partitions", self.partitions.clone()),
+            ("enforce-throughput", switch(self.enforce_throughput)),
+            ("allow-plain-http", switch(self.allow_plain_http)),
+            ("cache-mb", self.cache_mb.clone()),
+            ("advertise", self.advertise.clone()),
+            ("tls", self.tls.clone()),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+/// Settings as text, each with its source.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    values: BTreeMap<&'static str, (String, String)>,
+}
+
+impl Raw {
+    /// Gathers all four sources. `environment` is passed in so that tests need not change the process's.
+    pub fn gather(flags: &ServerFlags, environment: impl Iterator<Item = (String, String)>) -> Result<Raw> {
+        let defaults = SETTINGS.iter().map(|(name, value, _)| (*name, ((*value).to_owned(), "default".to_owned())));
+        let mut raw = Raw { values: defaults.collect() };
+        let file = flags.config.clone().or_else(|| Some(PathBuf::from("orrery.toml")).filter(|path| path.exists()));
+        if let Some(path) = file {
+            raw.read_file(&path)?;
+        }
+        for (name, value) in environment {
+            let Some(setting) = name.strip_prefix("ORRERY_") else { continue };
+            if let "LOG" | "LOG_FORMAT" = setting {
+                continue;
+            }
+            raw.set(&setting.to_ascii_lowercase().replace('_', "-"), value, &name)?;
+        }
+        for (name, value) in flags.given() {
+            raw.set(name, value, &format!("--{name}"))?;
+        }
+        Ok(raw)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let table: toml::Table = text.parse().with_context(|| format!("{} is not valid TOML", path.display()))?;
+        for (name, value) in table {
+            let text = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Array(items) => {
+                    let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
+                    texts.with_context(|| format!("{name} must be a list of strings"))?.join(",")
+                }
+                toml::Value::Boolean(value) => value.to_string(),
+                toml::Value::Integer(value) => value.to_string(),
+                _ => bail!("{}: {name} must be a string, an integer or true or false", path.display()),
+            };
+            self.set(&name, text, &path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, name: &str, value: String, source: &str) -> Result<()> {
+        let known = SETTINGS.iter().find(|(known, ..)| *known == name);
+        let (known, ..) = known.with_context(|| format!("{source}: there is no setting '{name}'"))?;
+        self.values.insert(known, (value, source.to_owned()));
+        Ok(())
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", |(value, _)| value)
+    }
+
+    fn parse<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
+        let (value, source) = &self.values[name];
+        value.parse().ok().with_context(|| format!("{source}: '{value}' is not a valid {name}"))
+    }
+
+    /// Name, value, source and meaning of every setting; keys are not shown.
+    pub fn rows(&self) -> impl Iterator<Item = [&str; 4]> {
+        SETTINGS.iter().map(|(name, default, meaning)| {
+            let (value, source) = &self.values[name];
+            let shown = if *name == "key" && value != default { "(hidden)" } else { value };
+            [*name, shown, source, meaning]
+        })
+    }
+}
+
+/// Valid settings of a server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub account: String,
+    pub advertise: Option<String>,
+    /// `None`: memory only.
+    pub data_dir: Option<PathBuf>,
+    /// `None`: loopback, both families.
+    pub listen: Option<IpAddr>,
+    pub port: u16,
+    pub development: bool,
+    pub region: String,
+    pub key: Secret,
+    pub consistency: Consistency,
+    pub partitions: u32,
+    pub enforce_throughput: bool,
+    /// Is plain HTTP spoken?
+    pub plain_http: bool,
+    pub cache_bytes: usize,
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+impl ServerConfig {
+    pub fn new(raw: &Raw) -> Result<ServerConfig> {
+        let listen = match raw.text("listen") {
+            "loopback" | "localhost" => None,
+            _ => Some(raw.parse::<IpAddr>("listen")?),
+        };
+        let loopback = listen.is_none_or(|address| address.is_loopback());
+        ensure!(
+            loopback || raw.text("key") != DEVELOPMENT_KEY,
+            "the development key is public: give --key with a key of your own to listen on {}",
+            raw.text("listen")
+        );
+        let allow_plain_http: bool = raw.parse("allow-plain-http")?;
+        let key = STANDARD.decode(raw.text("key")).ok().filter(|key| key.len() >= 16);
+        let partitions: u32 = raw.parse("partitions")?;
+        ensure!((1..=1000).contains(&partitions), "partitions must be between 1 and 1000");
+        let memory: bool = raw.parse("memory")?;
+        Ok(ServerConfig {
+            account: raw.text("account").to_owned(),
+            advertise: Some(raw.text("advertise").to_owned()).filter(|url| !url.is_empty()),
+            data_dir: (!memory).then(|| PathBuf::from(raw.text("data-dir"))),
+            listen,
+            port: raw.parse("port")?,
+            development: match raw.text("profile") {
+                "dev" => true,
+                "production" => false,
+                other => bail!("'{other}' is not a profile; it is dev or production"),
+            },
+            region: one_region(raw.text("regions"))?,
+            key: Secret(key.context("the key must be base64 of at least 16 bytes")?),
+            consistency: consistency(raw.text("consistency"))?,
+            partitions,
+            enforce_throughput: raw.parse("enforce-throughput")?,
+            plain_http: loopback || allow_plain_http,
+            cache_bytes: raw.parse::<usize>("cache-mb")?.min(1 << 20) << 20,
+            tls: tls(raw.text("tls"))?,
+        })
+    }
+}
+
+fn one_region(text: &str) -> Result<String> {
+    let regions: Vec<&str> = text.split(',').map(str::trim).filter(|region| !region.is_empty()).collect();
+    match regions.as_slice() {
+        [region] => Ok((*region).to_owned()),
+        [] => bail!("an account needs a region"),
+        _ => bail!("accounts with several regions are not supported yet: give one region"),
+    }
+}
+
+fn consistency(text: &str) -> Result<Consistency> {
+    Ok(match text.to_ascii_lowercase().replace([' ', '-', '_'], "").as_str() {
+        "strong" => Consistency::Strong,
+        "boundedstaleness" => Consistency::BoundedStaleness,
+        "session" => Consistency::Session,
+        "consistentprefix" => Consistency::ConsistentPrefix,
+        "eventual" => Consistency::Eventual,
+        _ => bail!("'{text}' is not a consistency level: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual"),
+    })
+}
+
+fn tls(text: &str) -> Result<Option<(PathBuf, PathBuf)>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (chain, key) = text.split_once(',').context("tls needs two files: CHAIN.pem,KEY.pem")?;
+    Ok(Some((PathBuf::from(chain.trim()), PathBuf::from(key.trim()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(flags: ServerFlags, environment: &[(&str, &str)]) -> Result<ServerConfig> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        ServerConfig::new(&Raw::gather(&flags, environment)?)
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_the_environment_over_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("orrery.toml");
+        std::fs::write(&file, "port = 1\npartitions = 2\nconsistency = \"Strong\"\n").unwrap();
+        let flags = ServerFlags { config: Some(file), port: Some("3".into()), ..ServerFlags::default() };
+        let config = config(flags, &[("ORRERY_PORT", "4"), ("ORRERY_PARTITIONS", "5")]).unwrap();
+        assert_eq!((config.port, config.partitions, config.consistency), (3, 5, Consistency::Strong));
+    }
+
+    #[test]
+    fn an_unknown_setting_is_an_error_that_names_it() {
+        let error = config(ServerFlags::default(), &[("ORRERY_PROT", "1")]).unwrap_err();
+        assert!(error.to_string().contains("ORRERY_PROT") && error.to_string().contains("prot"), "{error}");
+    }
+
+    #[test]
+    fn beyond_loopback_the_development_key_is_refused_and_plain_http_is_off() {
+        let flags = |key: Option<&str>| ServerFlags {
+            listen: Some("0.0.0.0".into()),
+            key: key.map(str::to_owned),
+            ..ServerFlags::default()
+        };
+        assert!(config(flags(None), &[]).unwrap_err().to_string().contains("--key"));
+        let own = STANDARD.encode([7; 64]);
+        assert!(!config(flags(Some(&own)), &[]).unwrap().plain_http);
+        assert!(config(flags(Some(&own)), &[("ORRERY_ALLOW_PLAIN_HTTP", "true")]).unwrap().plain_http);
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        for (name, value) in [("PORT", "99999"), ("PARTITIONS", "0"), ("KEY", "x"), ("CONSISTENCY", "best"), ("PROFILE", "x"), ("REGIONS", "A,B")] {
+            let result = config(ServerFlags::default(), &[(&format!("ORRERY_{name}"), value)]);
+            assert!(result.is_err(), "{name}={value}");
+        }
+    }
+}
