@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::guard::{Guard, Patience, Traffic};
 use crate::pipeline::Pipeline;
-use crate::settings::Settings;
 use crate::tasks::Tasks;
 
 /// First byte of a TLS handshake record.
@@ -42,13 +41,23 @@ const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 const HTTP2_SEND_BUFFER_BYTES: usize = 256 * 1024;
 
 /// What requests know about the connection they came by.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Peer {
     pub address: SocketAddr,
     pub tls: bool,
     pub traffic: Arc<Traffic>,
     /// Ends the connection at once, without an answer.
     pub drop_connection: CancellationToken,
+}
+
+/// What serving HTTP needs besides the stream.
+struct Served {
+    protocol: Protocol,
+    peer: Arc<Peer>,
+    pipeline: Arc<Pipeline>,
+    tasks: Tasks,
+    /// The connection's own, so that connections do not contend for the lock inside the server's.
+    stopping: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,31 +78,42 @@ pub(crate) async fn serve(
     let settings = pipeline.settings();
     // Answers are written whole; waiting to fill a packet would only delay them.
     let _ = stream.set_nodelay(true);
+    let stopping = tasks.stopping.child_token();
     let protocol = tokio::select! {
         // Both are cancel-safe: nothing has been taken from the socket yet.
         protocol = timeout(settings.first_byte_timeout, sniff(&stream)) => protocol,
-        () = tasks.stopping.cancelled() => return,
+        () = stopping.cancelled() => return,
     };
     let Ok(Ok(protocol)) = protocol else { return };
-    let peer = |tls| Peer {
-        address,
-        tls,
-        traffic: Arc::default(),
-        drop_connection: CancellationToken::new(),
+    let drop_connection = tasks.aborting.child_token();
+    let served = |protocol, tls, pipeline| Served {
+        protocol,
+        peer: Arc::new(Peer {
+            address,
+            tls,
+            traffic: Arc::default(),
+            drop_connection,
+        }),
+        pipeline,
+        tasks,
+        stopping: stopping.clone(),
     };
     match (protocol, tls) {
         (Protocol::Tls, Some(acceptor)) => {
-            let Ok(Ok(stream)) = timeout(settings.tls_handshake_timeout, acceptor.accept(stream)).await else {
-                return;
+            let stream = tokio::select! {
+                // A handshake that is dropped half way is of use to nobody.
+                accepted = timeout(settings.tls_handshake_timeout, acceptor.accept(stream)) => accepted,
+                () = stopping.cancelled() => return,
             };
+            let Ok(Ok(stream)) = stream else { return };
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
-            serve_http(stream, protocol, peer(true), pipeline, tasks).await;
+            serve_http(stream, served(protocol, true, Arc::clone(&pipeline))).await;
         }
         (Protocol::Tls, None) => tracing::debug!(%address, "tls refused: no certificate configured"),
         // Even a refusal would have to be answered in the clear, after the client has sent its key's signature in the clear.
         _ if !settings.plain_http => tracing::debug!(%address, "plain http refused"),
-        (protocol, _) => serve_http(stream, protocol, peer(false), pipeline, tasks).await,
+        (protocol, _) => serve_http(stream, served(protocol, false, Arc::clone(&pipeline))).await,
     }
 }
 
@@ -112,45 +132,54 @@ async fn sniff(stream: &TcpStream) -> io::Result<Protocol> {
     }
 }
 
-async fn serve_http<S>(stream: S, protocol: Protocol, peer: Peer, pipeline: Arc<Pipeline>, tasks: Tasks)
+async fn serve_http<S>(stream: S, served: Served)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let settings = pipeline.settings().clone();
+    let settings = served.pipeline.settings();
     let patience = Patience {
-        head: (protocol == Protocol::Http1).then_some(settings.head_timeout),
+        head: (served.protocol == Protocol::Http1).then_some(settings.head_timeout),
         idle: settings.idle_timeout,
         write: settings.write_timeout,
     };
-    let io = TokioIo::new(Guard::new(stream, Arc::clone(&peer.traffic), patience));
-    let dropped = peer.drop_connection.clone();
+    let io = TokioIo::new(Guard::new(stream, Arc::clone(&served.peer.traffic), patience));
+    let peer = Arc::clone(&served.peer);
+    let conversation = async {
+        match served.protocol {
+            Protocol::Http2 => serve_http2(io, served).await,
+            Protocol::Http1 | Protocol::Tls => serve_http1(io, served).await,
+        }
+    };
     tokio::select! {
         // Dropping the connection is what the second branch means.
-        () = async {
-            match protocol {
-                Protocol::Http2 => serve_http2(io, &settings, peer, pipeline, tasks).await,
-                Protocol::Http1 | Protocol::Tls => serve_http1(io, &settings, peer, pipeline, tasks).await,
-            }
-        } => {}
-        () = dropped.cancelled() => {}
+        biased;
+        () = conversation => {}
+        () = peer.drop_connection.cancelled() => {}
     }
 }
 
-async fn serve_http1<I>(io: I, settings: &Settings, peer: Peer, pipeline: Arc<Pipeline>, tasks: Tasks)
+async fn serve_http1<I>(io: I, served: Served)
 where
     I: Read + Write + Unpin + Send + 'static,
 {
-    let service = service_fn(move |request| answer(Arc::clone(&pipeline), peer.clone(), request));
-    let mut connection = pin!(
-        hyper::server::conn::http1::Builder::new()
-            // The guard has a finer idea of these timeouts, and sets no timer per request.
-            .header_read_timeout(None)
-            .max_buf_size(settings.head_bytes_max)
-            .serve_connection(io, service)
-    );
+    let Served {
+        peer,
+        pipeline,
+        stopping,
+        ..
+    } = served;
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    // The guard has a finer idea of this timeout, and sets no timer per request.
+    builder
+        .header_read_timeout(None)
+        .max_buf_size(pipeline.settings().head_bytes_max);
+    let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
+    let mut connection = pin!(builder.serve_connection(io, service));
     let ended = tokio::select! {
+        // The connection is kept, whichever branch is first.
+        biased;
         ended = connection.as_mut() => ended,
-        () = tasks.stopping.cancelled() => {
+        () = stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -158,26 +187,35 @@ where
     note_end(ended);
 }
 
-async fn serve_http2<I>(io: I, settings: &Settings, peer: Peer, pipeline: Arc<Pipeline>, tasks: Tasks)
+async fn serve_http2<I>(io: I, served: Served)
 where
     I: Read + Write + Unpin + Send + 'static,
 {
-    let service = service_fn(move |request| answer(Arc::clone(&pipeline), peer.clone(), request));
-    let mut connection = pin!(
-        hyper::server::conn::http2::Builder::new(tasks.clone())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(settings.streams_max)
-            .max_header_list_size(u32::try_from(settings.head_bytes_max).unwrap_or(u32::MAX))
-            .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
-            .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES)
-            .keep_alive_interval(HTTP2_PING_INTERVAL)
-            .keep_alive_timeout(HTTP2_PING_TIMEOUT)
-            .serve_connection(io, service)
-    );
+    let Served {
+        peer,
+        pipeline,
+        tasks,
+        stopping,
+        ..
+    } = served;
+    let settings = pipeline.settings();
+    let mut builder = hyper::server::conn::http2::Builder::new(tasks);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(settings.streams_max)
+        .max_header_list_size(u32::try_from(settings.head_bytes_max).unwrap_or(u32::MAX))
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_timeout(HTTP2_PING_TIMEOUT);
+    let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
+    let mut connection = pin!(builder.serve_connection(io, service));
     let ended = tokio::select! {
+        // The connection is kept, whichever branch is first.
+        biased;
         ended = connection.as_mut() => ended,
-        () = tasks.stopping.cancelled() => {
+        () = stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -192,13 +230,17 @@ fn note_end(ended: hyper::Result<()>) {
     }
 }
 
+/// Answers one request. It counts as begun when it is handed over, not when it first runs, so that the guard never takes
+/// a request under way for an idle connection.
 fn answer(
     pipeline: Arc<Pipeline>,
-    peer: Peer,
+    peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send {
+    let in_request = peer.traffic.request();
     async move {
-        let _in_request = peer.traffic.request();
-        Ok(pipeline.answer(&peer, request).await)
+        let response = pipeline.answer(&peer, request).await;
+        drop(in_request);
+        Ok(response)
     }
 }

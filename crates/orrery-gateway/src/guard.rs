@@ -107,29 +107,33 @@ impl<S> Guard<S> {
     }
 
     /// When a read that is waiting now has waited too long. Requests under way have limits of their own.
-    fn read_deadline(&mut self) -> Option<Instant> {
+    fn read_deadline(&self) -> Option<Instant> {
         if !self.traffic.is_idle() {
             return None;
         }
-        let n_begun = self.traffic.n_begun.load(Ordering::Relaxed);
-        self.head = self.head.filter(|head| head.n_begun == n_begun);
-        match (self.head, self.patience.head) {
+        match (self.unfinished_head(), self.patience.head) {
             (Some(head), Some(limit)) => Some(head.since + limit),
             _ => Some(self.active_at + self.patience.idle),
         }
     }
 
-    /// Fails when the read that is waiting has waited too long. Deadlines only move when traffic arrives, so a timer that
-    /// fires early is set anew instead of being reset with every request.
+    fn unfinished_head(&self) -> Option<Head> {
+        let n_begun = self.traffic.n_begun.load(Ordering::Relaxed);
+        self.head.filter(|head| head.n_begun == n_begun)
+    }
+
+    /// Fails when the read that is waiting has waited too long. There is one timer per connection, and requests do not
+    /// move it: when it fires early, it is set anew. Only a head that came in part makes it fire sooner.
     fn poll_read_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
-            let Some(deadline) = self.read_deadline() else {
-                return Poll::Pending;
-            };
+            let deadline = self
+                .read_deadline()
+                .unwrap_or_else(|| Instant::now() + self.patience.idle);
+            let hurry = self.patience.head.is_some() && self.unfinished_head().is_some();
             let timer = self
                 .read_timer
                 .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-            if timer.deadline() > deadline {
+            if hurry && timer.deadline() > deadline {
                 timer.as_mut().reset(deadline);
             }
             ready!(timer.as_mut().poll(cx));
@@ -142,8 +146,8 @@ impl<S> Guard<S> {
 
     fn note_bytes_read(&mut self) {
         self.active_at = Instant::now();
-        let n_begun = self.traffic.n_begun.load(Ordering::Relaxed);
-        if self.traffic.is_idle() && self.head.is_none_or(|head| head.n_begun != n_begun) {
+        if self.traffic.is_idle() && self.unfinished_head().is_none() {
+            let n_begun = self.traffic.n_begun.load(Ordering::Relaxed);
             self.head = Some(Head {
                 since: self.active_at,
                 n_begun,

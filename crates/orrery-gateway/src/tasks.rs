@@ -1,4 +1,4 @@
-//! The tasks of a server: tracked, told to stop, and dropped if they do not.
+//! The tasks of a server: tracked, told to stop, and told to drop everything if they do not.
 
 use std::future::Future;
 
@@ -17,18 +17,11 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let aborting = self.aborting.clone();
-        self.tracker.spawn(async move {
-            tokio::select! {
-                // Nothing needs to finish: the second branch means to drop the task.
-                () = task => {}
-                () = aborting.cancelled() => {}
-            }
-        });
+        self.tracker.spawn(task);
     }
 }
 
-/// HTTP/2 runs every request of a connection as a task of its own.
+/// HTTP/2 runs every request of a connection as a task of its own, which ends when the connection does.
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Tasks {
     fn execute(&self, task: F) {
         self.spawn(task);

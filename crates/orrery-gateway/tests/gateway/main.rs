@@ -3,6 +3,11 @@
 //! `transport`: protocols and TLS on one port. `limits`: clients that send too much, too slowly or nonsense. `auth`: who
 //! may do what. `admin`: everything beside the Cosmos API. `shutdown`: how it ends.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy only knows the functions marked as tests, not their helpers"
+)]
+
 mod admin;
 mod auth;
 mod client;

@@ -72,7 +72,7 @@ async fn idle_connections_do_not_delay_the_end() {
 #[tokio::test]
 async fn a_request_that_never_ends_is_dropped_at_the_deadline() {
     for http2 in [false, true] {
-        let (script, begun, _gate) = held();
+        let (script, begun, gate) = held();
         let settings = Settings {
             shutdown_deadline: Duration::from_millis(100),
             ..Settings::default()
@@ -88,5 +88,6 @@ async fn a_request_that_never_ends_is_dropped_at_the_deadline() {
         begun.notified().await;
         server.stopped().await;
         assert!(request.await.unwrap().is_err());
+        assert_eq!(Arc::strong_count(&gate), 1, "nothing of the request is left behind");
     }
 }
