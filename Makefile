@@ -1,0 +1,43 @@
+# The front door. `make` lists what there is; CI runs `make test` and nothing else.
+
+CARGO ?= cargo
+TOOLS := $(CURDIR)/.tools
+BIN := target/debug/orrery
+
+.DEFAULT_GOAL := help
+.PHONY: help up test lint unit conformance bench soak sim
+
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+up: ## Build what is missing and run the emulator on port 8081
+	$(CARGO) build --release -p orrerydb
+	target/release/orrery emulator
+
+test: lint unit conformance ## Everything CI runs: lints, unit, integration, simulation, crash, SDK conformance
+
+lint: $(TOOLS)/bin/cargo-deny ## Format, clippy, licences and sources of dependencies, house rules
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
+	$(CARGO) run --quiet -p xtask -- tidy
+
+unit: ## All Rust tests: unit, property, contract, crash, simulation, processes
+	$(CARGO) test --workspace --locked
+
+conformance: ## The official SDKs of five languages against a running server
+	$(CARGO) build -p orrerydb --locked
+	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run
+
+bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the comparison rows
+	$(CARGO) build --release --locked -p orrerydb -p orrery-bench
+	target/release/orrery-bench
+
+soak: ## The long versions: 200 kills, every crash point, thousands of simulation seeds
+	ORRERY_SOAK=1 ORRERY_SIM_SEEDS=10000 $(CARGO) test --workspace --locked -- --nocapture
+
+sim: ## One simulation seed: make sim SEED=1
+	ORRERY_SIM_SEED=$(SEED) $(CARGO) test -p orrery-sim --locked -- --nocapture
+
+$(TOOLS)/bin/cargo-deny:
+	CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --locked --root $(TOOLS) cargo-deny --version 0.20.2
