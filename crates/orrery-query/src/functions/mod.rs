@@ -12,6 +12,7 @@ pub(crate) mod full_text;
 mod item;
 mod math;
 mod registry;
+mod spatial;
 mod string;
 mod type_check;
 pub(crate) mod vector;

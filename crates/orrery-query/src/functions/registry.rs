@@ -7,7 +7,7 @@ use orrery_model::Value;
 
 use super::aggregate::AggregateKind;
 use super::arguments::Arguments;
-use super::{array, conditional, date_time, full_text, item, math, string, type_check, vector};
+use super::{array, conditional, date_time, full_text, item, math, spatial, string, type_check, vector};
 
 /// A built-in function.
 #[derive(Debug)]
@@ -123,6 +123,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     item::register(&mut table);
     vector::register(&mut table);
     full_text::register(&mut table);
+    spatial::register(&mut table);
     table
 });
 

@@ -3,6 +3,8 @@
 use orrery_model::Value;
 use rust_stemmers::{Algorithm, Stemmer};
 
+use super::stop_words::is_stop_word;
+
 /// A language the analysis knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
@@ -13,12 +15,6 @@ pub(crate) enum Language {
     Portuguese,
     Spanish,
 }
-
-/// English words too common to search for.
-const STOP_WORDS: [&str; 33] = [
-    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
-    "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
-];
 
 impl Language {
     /// Reads a tag such as `en-US`, in exactly the service's spelling.
@@ -51,7 +47,7 @@ impl Language {
         text.split(|character: char| !character.is_alphanumeric())
             .filter(|word| !word.is_empty())
             .map(str::to_lowercase)
-            .filter(|word| self != Language::English || !STOP_WORDS.contains(&word.as_str()))
+            .filter(|word| self != Language::English || !is_stop_word(word))
             .map(|word| stemmer.stem(&word).into_owned())
             .collect()
     }

@@ -6,6 +6,7 @@
 mod analysis;
 mod functions;
 mod score;
+mod stop_words;
 
 pub(crate) use analysis::{Language, Term};
 pub(super) use functions::register;

@@ -3,6 +3,7 @@
 //! The analysis asks, for each expression, for which partition keys it can be true (or false). Where it cannot tell, the
 //! answer is "all", so a range is never left out wrongly.
 
+use orrery_model::json::Object;
 use orrery_model::key::{KeyComponent, KeyKind};
 use orrery_model::{EpkRange, PartitionKey, PartitionKeyDefinition, Value};
 
@@ -173,6 +174,11 @@ impl Analysis<'_> {
                 let first = self.defined(first);
                 rest.iter()
                     .fold(first, |keys, (_, operand)| keys.intersection(self.defined(operand)))
+            }
+            // Spatial functions are defined for objects only.
+            Expr::Call { function, arguments } if function.name.starts_with("ST_") => {
+                let object = Value::Object(Object::new());
+                arguments.iter().fold(Keys::All, |keys, argument| keys.intersection(self.equals(argument, &object)))
             }
             _ => Keys::All,
         }
