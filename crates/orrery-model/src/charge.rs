@@ -46,6 +46,11 @@ impl Charge {
         Charge(200 + 5 * kib(size_bytes) + 2 * n_items as u64)
     }
 
+    /// A page of a query: what it read counts more than what it gave.
+    pub fn query(bytes_read: usize, n_items_read: u64, n_rows: usize) -> Charge {
+        Charge(228 + 4 * (bytes_read as u64 / 1024) + n_items_read + 2 * n_rows as u64)
+    }
+
     /// Reading or changing a database, container or other metadata.
     pub fn metadata(write: bool) -> Charge {
         Charge(if write { 495 } else { 100 })

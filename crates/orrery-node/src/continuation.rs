@@ -50,7 +50,7 @@ fn decode(text: &str, secret: &Secret) -> Option<Continuation> {
     })
 }
 
-fn mac(secret: &Secret, content: &[u8]) -> [u8; MAC_BYTES] {
+pub fn mac(secret: &Secret, content: &[u8]) -> [u8; MAC_BYTES] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.0);
     let tag = hmac::sign(&key, &[b"continuation:", content].concat());
     tag.as_ref()[..MAC_BYTES]

@@ -20,6 +20,7 @@ use crate::catalogue::{ContainerEntry, RangeEntry, Record};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::partition::Partition;
+use crate::query::{self, ItemQuery};
 use crate::tasks::Tasks;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
@@ -106,8 +107,39 @@ impl Node {
                 container,
                 partition_key,
             } => items::delete_partition_key(self, &principal, &options, &container, &partition_key).await,
-            Operation::Query { .. } | Operation::QueryPlan { .. } => Err(not_here("Queries over items").into()),
-            Operation::ChangeFeed { .. } => Err(not_here("The change feed").into()),
+            Operation::Query {
+                container,
+                target,
+                query,
+                page,
+                cross_partition,
+            } => {
+                let request = ItemQuery {
+                    container,
+                    target,
+                    query,
+                    page,
+                    cross_partition,
+                };
+                query::items(self, &principal, &options, request).await
+            }
+            Operation::QueryPlan {
+                container,
+                query,
+                features,
+                partition_key,
+            } => query::plan_for_client(
+                self,
+                &principal,
+                &options,
+                &container,
+                &query,
+                &features,
+                partition_key.as_ref(),
+            ),
+            Operation::ChangeFeed { .. } => {
+                Err(Error::new(Status::NOT_IMPLEMENTED, "The change feed is not implemented.").into())
+            }
         }
     }
 
@@ -372,8 +404,4 @@ async fn account_keys(control: &Control, settings: &NodeSettings) -> Result<Acco
     change.put(Record::Account(keys.clone()));
     change.commit().await?;
     Ok(keys)
-}
-
-fn not_here(what: &str) -> Error {
-    Error::new(Status::NOT_IMPLEMENTED, format!("{what} are not implemented."))
 }

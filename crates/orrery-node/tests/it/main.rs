@@ -1,5 +1,8 @@
 //! Integration tests of one node over in-memory storage: every module is one concern, all through `Node::execute`.
 
+mod failing;
 mod support;
 
 mod basics;
+mod races;
+mod resharding;

@@ -18,7 +18,11 @@ use orrery_storage::MemoryStore;
 
 pub fn settings() -> NodeSettings {
     NodeSettings {
-        account: Account { id: "test".into(), consistency: Consistency::Session, regions: vec!["Here".into()] },
+        account: Account {
+            id: "test".into(),
+            consistency: Consistency::Session,
+            regions: vec!["Here".into()],
+        },
         primary_key: Secret(vec![1; 64]),
         fresh_secret: || [2; 64],
         partitions: 1,
@@ -48,22 +52,38 @@ impl World {
 
     pub async fn execute(&self, operation: Operation) -> Result<Reply, Failure> {
         let principal = Principal::Account { read_only: false };
-        self.node.execute(Request { principal, options: Options::default(), operation }).await
+        self.node
+            .execute(Request {
+                principal,
+                options: Options::default(),
+                operation,
+            })
+            .await
     }
 
     pub async fn create_database(&self, name: &str) {
-        self.metadata(ResourceKind::Database, vec![], create(&format!(r#"{{"id":"{name}"}}"#))).await.unwrap();
+        self.metadata(ResourceKind::Database, vec![], create(&format!(r#"{{"id":"{name}"}}"#)))
+            .await
+            .unwrap();
     }
 
     /// A database `db` with a container `c` partitioned by `/pk`.
     pub async fn with_container(&self, extra: &str) {
         self.create_database("db").await;
         let body = format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{extra}}}"#);
-        self.metadata(ResourceKind::Container, vec![named("db")], create(&body)).await.unwrap();
+        self.metadata(ResourceKind::Container, vec![named("db")], create(&body))
+            .await
+            .unwrap();
     }
 
-    pub async fn metadata(&self, kind: ResourceKind, path: Vec<Selector>, verb: MetadataVerb) -> Result<Reply, Failure> {
-        self.execute(Operation::Metadata(MetadataOperation { kind, path, verb })).await
+    pub async fn metadata(
+        &self,
+        kind: ResourceKind,
+        path: Vec<Selector>,
+        verb: MetadataVerb,
+    ) -> Result<Reply, Failure> {
+        self.execute(Operation::Metadata(MetadataOperation { kind, path, verb }))
+            .await
     }
 
     pub async fn item(&self, key: &str, verb: ItemVerb) -> Result<Reply, Failure> {
@@ -72,7 +92,13 @@ impl World {
 
     pub async fn item_if(&self, key: &str, verb: ItemVerb, precondition: Precondition) -> Result<Reply, Failure> {
         let partition_key = Some(PartitionKey::parse(&format!("[{key:?}]")).unwrap());
-        self.execute(Operation::Item(ItemOperation { container: container(), partition_key, precondition, verb })).await
+        self.execute(Operation::Item(ItemOperation {
+            container: container(),
+            partition_key,
+            precondition,
+            verb,
+        }))
+        .await
     }
 
     pub async fn create(&self, key: &str, body: &str) -> Result<Reply, Failure> {
@@ -80,11 +106,21 @@ impl World {
     }
 
     pub async fn read(&self, key: &str, id: &str) -> Result<Reply, Failure> {
-        self.item(key, ItemVerb::Read { item: ItemSelector::Id(id.into()) }).await
+        self.item(
+            key,
+            ItemVerb::Read {
+                item: ItemSelector::Id(id.into()),
+            },
+        )
+        .await
     }
 
     pub async fn batch(&self, key: &str, steps: Vec<ItemVerb>) -> Vec<StepResult> {
-        let steps = steps.into_iter().map(|verb| BatchStep { partition_key: None, precondition: Precondition::None, verb });
+        let steps = steps.into_iter().map(|verb| BatchStep {
+            partition_key: None,
+            precondition: Precondition::None,
+            verb,
+        });
         let operation = BatchOperation {
             container: container(),
             partition_key: Some(PartitionKey::parse(&format!("[{key:?}]")).unwrap()),
@@ -104,9 +140,19 @@ impl World {
         let mut found = Vec::new();
         let mut continuation = None;
         loop {
-            let page = Page { n_items_max: Some(n_items_max), continuation, continuation_bytes_max: None };
-            let operation = Operation::ReadFeed { container: container(), target: FeedTarget::default(), page };
-            let Outcome::Feed(feed) = self.execute(operation).await.unwrap().outcome else { panic!("not a feed") };
+            let page = Page {
+                n_items_max: Some(n_items_max),
+                continuation,
+                continuation_bytes_max: None,
+            };
+            let operation = Operation::ReadFeed {
+                container: container(),
+                target: FeedTarget::default(),
+                page,
+            };
+            let Outcome::Feed(feed) = self.execute(operation).await.unwrap().outcome else {
+                panic!("not a feed")
+            };
             assert!(feed.entries.len() <= n_items_max);
             found.extend(feed.entries.iter().map(|entry| json::parse_value(entry).unwrap()));
             continuation = feed.continuation;
@@ -122,16 +168,27 @@ pub fn named(name: &str) -> Selector {
 }
 
 pub fn container() -> ContainerRef {
-    ContainerRef { database: named("db"), container: named("c") }
+    ContainerRef {
+        database: named("db"),
+        container: named("c"),
+    }
 }
 
 pub fn create(body: &str) -> MetadataVerb {
     let body = json::parse_value(body.as_bytes()).unwrap();
-    MetadataVerb::Create { body, upsert: false, throughput: None, precondition: Precondition::None }
+    MetadataVerb::Create {
+        body,
+        upsert: false,
+        throughput: None,
+        precondition: Precondition::None,
+    }
 }
 
 pub fn item(text: &str) -> ItemBody {
-    ItemBody { text: Bytes::copy_from_slice(text.as_bytes()), parsed: json::parse(text.as_bytes()).unwrap() }
+    ItemBody {
+        text: Bytes::copy_from_slice(text.as_bytes()),
+        parsed: json::parse(text.as_bytes()).unwrap(),
+    }
 }
 
 pub fn body_of(reply: Reply) -> Value {

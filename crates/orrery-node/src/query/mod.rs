@@ -1,0 +1,305 @@
+//! Queries: over the items of a container, page by page, and over resources of the catalogue, which are few and at hand.
+//!
+//! An item query reads the partitions of its target one after the other, in the order of EPKs, on a thread meant for
+//! blocking work and within a budget of time, memory and rows. A query whose rows come out in the order of the items goes on
+//! where its last page stopped; any other is computed again for each page and skips what it has given.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use orrery_model::json::Value;
+use orrery_model::{Charge, Error, PartitionKey, Result, Status, Timestamp};
+use orrery_query::plan::{Features, Plan, plan, query_plan};
+use orrery_query::run::{Budget, Pace, PageLimits, Progress};
+use orrery_query::{Context, Definition, Parameters, Query, evaluate_list, row_text};
+
+use crate::api::{
+    ContainerRef, Facts, Failure, Feed, FeedOf, FeedTarget, Options, Outcome, Page, Principal, QueryText, Reply,
+};
+use crate::authorize;
+use crate::catalogue::{ContainerEntry, RangeEntry};
+use crate::feed::{blocking, target_range};
+use crate::items::{find_container, finish};
+use crate::node::Node;
+
+mod cursor;
+mod token;
+
+use cursor::{ItemCursor, Part};
+use token::QueryContinuation;
+
+/// Rows of a page when the client does not say, and at most.
+const PAGE_ROWS_DEFAULT: usize = 1_000;
+const PAGE_ROWS_MAX: usize = 10_000;
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What sorting, grouping and removing duplicates may hold.
+const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A page that can be continued ends after this long; one that cannot fails after the longer time.
+const PAGE_TIME: Duration = Duration::from_secs(4);
+const QUERY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Runs a query over values that are all at hand.
+pub fn over_values(
+    text: &str,
+    given: &[(String, Option<Value>)],
+    values: &[Value],
+    now: Timestamp,
+) -> Result<Vec<Value>> {
+    let query = Query::parse(text)?;
+    Ok(evaluate_list(&query, values, &parameters(given)?, &context(now))?)
+}
+
+/// What a query request is about.
+#[derive(Debug)]
+pub struct ItemQuery {
+    pub container: ContainerRef,
+    pub target: FeedTarget,
+    pub query: QueryText,
+    pub page: Page,
+    pub cross_partition: bool,
+}
+
+/// One page of a query over items.
+pub async fn items(
+    node: &Arc<Node>,
+    principal: &Principal,
+    options: &Options,
+    request: ItemQuery,
+) -> Result<Reply, Failure> {
+    let container = find_container(node, options, &request.container)?;
+    authorize::scope(principal, &container.rid, request.target.partition_key.as_ref(), None)?;
+    let mut facts = Facts {
+        container: Some(container.facts()),
+        charge: Charge::page(0, 0),
+        ..Facts::default()
+    };
+    let result = page_of_items(node, options, &container, request, &mut facts).await;
+    finish(result, facts)
+}
+
+async fn page_of_items(
+    node: &Arc<Node>,
+    options: &Options,
+    container: &Arc<ContainerEntry>,
+    request: ItemQuery,
+    facts: &mut Facts,
+) -> Result<Outcome> {
+    let ItemQuery {
+        target,
+        query,
+        page,
+        cross_partition,
+        ..
+    } = request;
+    if query.resume_filter.is_some() && page.continuation.is_none() {
+        return Err(Error::new(
+            Status::NOT_IMPLEMENTED,
+            "Resuming a query by its last sort values is not implemented.",
+        ));
+    }
+    let range = target_range(container, &target)?;
+    let ranges: Vec<RangeEntry> = container.overlapping(&range).cloned().collect();
+    let routed = target.partition_key.is_some() || target.partition.is_some();
+    if !routed && !cross_partition && ranges.len() > 1 {
+        return Err(Error::new(
+            Status::CROSS_PARTITION_QUERY,
+            "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, \
+             specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+        ));
+    }
+    let parsed = Query::parse(&query.text)?;
+    let definition = Definition::of_container(container.definition.fields())?;
+    let plan = plan(&parsed, &definition, &parameters(&query.parameters)?)?;
+    let mut parts = Vec::with_capacity(ranges.len());
+    for entry in &ranges {
+        let partition = node.partition(entry)?;
+        partition.throttle.admit(node.now())?;
+        partition
+            .wait_for_session(options.session.as_ref(), &entry.parents)
+            .await?;
+        facts
+            .partition
+            .get_or_insert_with(|| partition.facts(orrery_model::Lsn::ZERO, None));
+        if let Some(part) = range.intersection(&entry.range) {
+            parts.push(Part {
+                snapshot: partition.snapshot()?,
+                range: part,
+            });
+        }
+    }
+    let secret = node.keys().internal.clone();
+    let fingerprint = token::fingerprint(&query);
+    let after = page
+        .continuation
+        .as_deref()
+        .map(|text| QueryContinuation::decode(text, &secret, fingerprint))
+        .transpose()?;
+    let work = PageWork {
+        container: Arc::clone(container),
+        plan,
+        parts,
+        after,
+        limits: limits(&page),
+        now: node.now(),
+    };
+    let done = blocking(move || work.run()).await?;
+    facts.charge = done.charge;
+    for entry in &ranges {
+        node.partition(entry)?
+            .throttle
+            .pay(Charge::hundredths(done.charge.as_hundredths() / ranges.len() as u64));
+    }
+    let continuation = done.after.map(|after| after.encode(&secret, fingerprint));
+    if let (Some(text), Some(most)) = (&continuation, page.continuation_bytes_max)
+        && text.len() > most
+    {
+        return Err(Error::bad_request(
+            "The continuation of this query is larger than the client accepts: sort by shorter values.",
+        ));
+    }
+    Ok(Outcome::Feed(Feed {
+        of: FeedOf::Items,
+        parent: Some(container.rid.clone()),
+        entries: done.rows,
+        continuation,
+        etag: None,
+    }))
+}
+
+fn limits(page: &Page) -> PageLimits {
+    PageLimits {
+        rows_max: page.n_items_max.unwrap_or(PAGE_ROWS_DEFAULT).clamp(1, PAGE_ROWS_MAX),
+        bytes_max: PAGE_BYTES_MAX,
+        memory_bytes_max: MEMORY_BYTES_MAX,
+    }
+}
+
+/// Everything one page needs, to be taken to another thread.
+struct PageWork {
+    container: Arc<ContainerEntry>,
+    plan: Plan,
+    parts: Vec<Part>,
+    after: Option<QueryContinuation>,
+    limits: PageLimits,
+    now: Timestamp,
+}
+
+struct PageDone {
+    rows: Vec<Bytes>,
+    after: Option<QueryContinuation>,
+    charge: Charge,
+}
+
+impl PageWork {
+    fn run(self) -> Result<PageDone> {
+        let streaming = self.plan.is_streaming();
+        let resume = self.after.as_ref().map(|after| &after.resume);
+        let mut start = self
+            .after
+            .as_ref()
+            .filter(|_| streaming)
+            .and_then(|after| after.last.clone());
+        let inclusive = resume.is_some_and(orrery_query::run::Resume::repeats_item);
+        let mut cursor = ItemCursor::new(&self.container, self.parts, start.take(), inclusive, self.now);
+        let mut budget = TimeBudget {
+            started: Instant::now(),
+            streaming,
+        };
+        let page = orrery_query::run::run(
+            &self.plan,
+            &mut cursor,
+            &context(self.now),
+            self.limits,
+            resume,
+            &mut budget,
+        )?;
+        let rows: Vec<Bytes> = page.rows.iter().map(|row| Bytes::from(row_text(row))).collect();
+        let charge = Charge::query(cursor.bytes_read, page.progress.items_read, rows.len());
+        let last = cursor
+            .last()
+            .or_else(|| self.after.as_ref().and_then(|after| after.last.clone()));
+        let after = page.resume.map(|resume| QueryContinuation {
+            resume,
+            last: last.filter(|_| streaming),
+        });
+        Ok(PageDone { rows, after, charge })
+    }
+}
+
+/// Ends pages in time.
+struct TimeBudget {
+    started: Instant,
+    streaming: bool,
+}
+
+impl Budget for TimeBudget {
+    fn check(&mut self, progress: &Progress) -> Result<Pace> {
+        // Looking at the clock for every item would cost more than the item.
+        if !progress.items_read.is_multiple_of(64) {
+            return Ok(Pace::GoOn);
+        }
+        let elapsed = self.started.elapsed();
+        if elapsed > QUERY_TIME_MAX {
+            return Err(Error::new(Status::REQUEST_TIMEOUT, "The query takes too long."));
+        }
+        Ok(if self.streaming && elapsed > PAGE_TIME {
+            Pace::Pause
+        } else {
+            Pace::GoOn
+        })
+    }
+}
+
+/// How a client should run a query over several partitions.
+pub fn plan_for_client(
+    node: &Node,
+    principal: &Principal,
+    options: &Options,
+    container: &ContainerRef,
+    query: &QueryText,
+    features: &[String],
+    partition_key: Option<&PartitionKey>,
+) -> Result<Reply, Failure> {
+    let container = find_container(node, options, container)?;
+    authorize::scope(principal, &container.rid, partition_key, None)?;
+    let facts = Facts {
+        container: Some(container.facts()),
+        charge: Charge::metadata(false),
+        ..Facts::default()
+    };
+    let planned = Query::parse(&query.text).and_then(|parsed| {
+        let definition = Definition::of_container(container.definition.fields())?;
+        let mut given = Parameters::none();
+        for (name, value) in &query.parameters {
+            given.add(name, value.clone())?;
+        }
+        query_plan(
+            &parsed,
+            &definition,
+            container.definition.partition_key(),
+            &given,
+            &Features::parse(&features.join(",")),
+        )
+    });
+    finish(
+        planned.map(|plan| Outcome::Plan(plan.to_json())).map_err(Error::from),
+        facts,
+    )
+}
+
+fn parameters(given: &[(String, Option<Value>)]) -> Result<Parameters> {
+    let mut parameters = Parameters::none();
+    for (name, value) in given {
+        parameters.add(name, value.clone())?;
+    }
+    Ok(parameters)
+}
+
+fn context(now: Timestamp) -> Context<'static> {
+    Context {
+        now_ticks: now.0 as i64 * 10_000,
+        seed: now.0,
+        functions: None,
+    }
+}

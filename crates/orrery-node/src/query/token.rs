@@ -1,0 +1,87 @@
+//! Where a page of a query stopped: what the engine needs to go on, and the last item for queries that stream. Bound to the
+//! query's text and parameters, and signed like every continuation.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use orrery_model::id::ChainHash;
+use orrery_model::json::{self, Value};
+use orrery_model::{Epk, Error, Result};
+use orrery_query::run::Resume;
+
+use crate::account::Secret;
+use crate::api::QueryText;
+use crate::continuation::{Continuation, mac};
+
+const VERSION: u8 = 2;
+/// Bytes of a continuation's signature.
+const MAC_BYTES: usize = 12;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryContinuation {
+    pub resume: Resume,
+    pub last: Option<Continuation>,
+}
+
+/// A short hash of what was asked.
+pub fn fingerprint(query: &QueryText) -> [u8; 8] {
+    let mut text = query.text.clone();
+    for (name, value) in &query.parameters {
+        text.push('\0');
+        text.push_str(name);
+        text.push('\0');
+        text.push_str(&value.as_ref().map(Value::to_text).unwrap_or_default());
+    }
+    let hash = ChainHash::ZERO.chain(text.as_bytes()).0;
+    hash[..8].try_into().expect("the hash has 16 bytes")
+}
+
+impl QueryContinuation {
+    pub fn encode(&self, secret: &Secret, fingerprint: [u8; 8]) -> String {
+        let mut bytes = vec![VERSION];
+        bytes.extend_from_slice(&fingerprint);
+        match &self.last {
+            Some(last) => {
+                bytes.push(1 + last.epk.as_bytes().len() as u8);
+                bytes.extend_from_slice(last.epk.as_bytes());
+                bytes.extend_from_slice(&last.number.to_be_bytes());
+            }
+            None => bytes.push(0),
+        }
+        bytes.extend_from_slice(self.resume.to_json().to_text().as_bytes());
+        let signature = mac(secret, &bytes);
+        bytes.extend_from_slice(&signature);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    pub fn decode(text: &str, secret: &Secret, fingerprint: [u8; 8]) -> Result<QueryContinuation> {
+        decode(text, secret, fingerprint).ok_or_else(|| {
+            Error::bad_request("The continuation token is not one that this account issued for this query.")
+        })
+    }
+}
+
+fn decode(text: &str, secret: &Secret, fingerprint: [u8; 8]) -> Option<QueryContinuation> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (content, signature) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+    if mac(secret, content) != signature {
+        return None;
+    }
+    let rest = content.strip_prefix(&[VERSION])?.strip_prefix(&fingerprint)?;
+    let (&length, rest) = rest.split_first()?;
+    let (last, rest) = match length {
+        0 => (None, rest),
+        _ => {
+            let (epk, rest) = rest.split_at_checked(usize::from(length) - 1)?;
+            let (number, rest) = rest.split_first_chunk::<8>()?;
+            (
+                Some(Continuation {
+                    epk: Epk::from_bytes(epk),
+                    number: u64::from_be_bytes(*number),
+                }),
+                rest,
+            )
+        }
+    };
+    let resume = Resume::from_json(&json::parse_value(rest).ok()?)?;
+    Some(QueryContinuation { resume, last })
+}
