@@ -158,6 +158,7 @@ impl Content {
         Content {
             synced: left.clone(),
             current: left,
+            dropped: 0..0,
         }
     }
 }
