@@ -20,8 +20,11 @@ pub struct Definition {
     pub(crate) default_language: Option<String>,
     pub(crate) languages: Vec<(Vec<String>, String)>,
     /// `None` where ORDER BY needs no index, as on metadata feeds.
-    pub(crate) composite_indexes: Option<Vec<Vec<(Vec<String>, Direction)>>>,
+    pub(crate) composite_indexes: Option<Vec<CompositeIndex>>,
 }
+
+/// The paths of a composite index and their directions.
+pub(crate) type CompositeIndex = Vec<(Vec<String>, Direction)>;
 
 /// A virtual property: its name and the query that computes it.
 #[derive(Clone, Debug)]

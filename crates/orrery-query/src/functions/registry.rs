@@ -12,7 +12,6 @@ use super::{array, conditional, date_time, full_text, item, math, spatial, strin
 /// A built-in function.
 #[derive(Debug)]
 pub(crate) struct Function {
-    pub name: &'static str,
     arguments_min: usize,
     /// `None`: any number.
     arguments_max: Option<usize>,
@@ -94,7 +93,6 @@ impl Table {
 
     pub fn add(&mut self, name: &'static str, counts: Counts, kind: Kind) {
         let function = Function {
-            name,
             arguments_min: counts.0,
             arguments_max: counts.1,
             kind,

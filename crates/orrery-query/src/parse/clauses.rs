@@ -22,7 +22,7 @@ impl Parser<'_> {
         let top = self.top()?;
         let list = self.tracked(&mut tallest, Self::select_list)?;
         let from = match self.at_keyword(Keyword::From) {
-            true => Some(self.tracked(&mut tallest, Self::from_clause)?),
+            true => Some(self.tracked(&mut tallest, Self::sources_clause)?),
             false => None,
         };
         let filter = self.tracked(&mut tallest, Self::where_clause)?;
@@ -128,7 +128,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    pub fn from_clause(&mut self) -> Result<From> {
+    pub fn sources_clause(&mut self) -> Result<From> {
         let start = self.span();
         self.expect_keyword(Keyword::From)?;
         let mut tallest = 0;

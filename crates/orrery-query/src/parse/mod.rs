@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Statement> {
 pub(crate) fn parse_condition(text: &str) -> Result<(From, Option<ast::Expr>)> {
     check_length(text)?;
     let mut parser = Parser::new(text);
-    let from = parser.from_clause()?;
+    let from = parser.sources_clause()?;
     let filter = parser.where_clause()?;
     parser.end()?;
     Ok((from, filter))

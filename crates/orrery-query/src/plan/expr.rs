@@ -3,9 +3,11 @@
 //! A name has become a number of frames to walk up: each source of a FROM clause, each LET and each group adds one frame
 //! on top of those around it. The outermost frame holds the item.
 
+use std::collections::BTreeSet;
+
 use orrery_model::Value;
 
-use crate::functions::{AggregateKind, Scalar};
+use crate::functions::{AggregateKind, OrderedValue, Scalar};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::run::like::LikePattern;
 
@@ -51,9 +53,11 @@ pub(crate) enum Expr {
         low: Box<Expr>,
         high: Box<Expr>,
     },
+    /// The set holds the members of a long list of constants.
     In {
         value: Box<Expr>,
         list: Vec<Expr>,
+        set: Option<BTreeSet<OrderedValue>>,
     },
     Like {
         value: Box<Expr>,
@@ -127,6 +131,15 @@ pub(crate) enum Collection {
 pub(crate) struct Grouping {
     pub keys: Vec<Expr>,
     pub aggregates: Vec<(AggregateKind, Expr)>,
+}
+
+impl Block {
+    /// Whether every item has at most one row.
+    pub fn is_one_to_one(&self) -> bool {
+        self.sources
+            .iter()
+            .all(|source| !source.iterate && matches!(source.collection, Collection::Value(_)))
+    }
 }
 
 impl Expr {

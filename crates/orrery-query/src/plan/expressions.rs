@@ -5,9 +5,13 @@ use orrery_model::{Number, Value};
 use super::compiler::{Compiler, element_step};
 use super::expr::{Expr, Step};
 use super::scope::{Place, Resolved, Slot};
+use crate::functions::OrderedValue;
 use crate::parse::Span;
 use crate::parse::ast::{self, BinaryOperator, ExprKind, Name, SelectList, SubqueryForm, UnaryOperator};
 use crate::run::like::LikePattern;
+
+/// Lists of constants from this length on are searched as sets.
+const SET_FROM: usize = 16;
 
 impl Compiler<'_> {
     pub fn expr(&mut self, expr: &ast::Expr) -> Expr {
@@ -51,10 +55,7 @@ impl Compiler<'_> {
                 negate_if(*negated, between)
             }
             ExprKind::In { value, list, negated } => {
-                let member = Expr::In {
-                    value: self.boxed(value),
-                    list: self.exprs(list),
-                };
+                let member = self.member_of(value, list);
                 negate_if(*negated, member)
             }
             ExprKind::Like {
@@ -126,6 +127,21 @@ impl Compiler<'_> {
                 rest,
             },
         }
+    }
+
+    fn member_of(&mut self, value: &ast::Expr, list: &[ast::Expr]) -> Expr {
+        let value = self.boxed(value);
+        let list = self.exprs(list);
+        let members = || {
+            list.iter()
+                .map(|member| member.constant().cloned().map(|value| OrderedValue(Some(value))))
+        };
+        let set = if list.len() >= SET_FROM {
+            members().collect()
+        } else {
+            None
+        };
+        Expr::In { value, list, set }
     }
 
     fn like(&mut self, value: &ast::Expr, pattern: &ast::Expr, escape: Option<&Name>) -> Expr {

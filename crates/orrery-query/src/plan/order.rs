@@ -4,6 +4,7 @@ use super::compiler::Compiler;
 use super::expr::{Expr, Step};
 use super::rank::Ranking;
 use super::scope::Place;
+use crate::definition::CompositeIndex;
 use crate::error::QueryError;
 use crate::functions::vector::Distance;
 use crate::parse::ast::{self, Direction, ExprKind, OrderBy, Statement};
@@ -74,15 +75,15 @@ impl Compiler<'_> {
 
     /// Where a key stands in the item. Everything but paths and similarity is refused.
     fn order_place(&mut self, key: &ast::OrderKey) -> Place {
-        if let ExprKind::Call { name, udf: false, .. } = &key.expr.kind {
-            if is_similarity(&name.text) {
-                if key.direction.is_some() && name.text.eq_ignore_ascii_case("VECTORDISTANCE") {
-                    self.refuse(QueryError::plain(
-                        "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
-                    ));
-                }
-                return Place::Computed;
+        if let ExprKind::Call { name, udf: false, .. } = &key.expr.kind
+            && is_similarity(&name.text)
+        {
+            if key.direction.is_some() && name.text.eq_ignore_ascii_case("VECTORDISTANCE") {
+                self.refuse(QueryError::plain(
+                    "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
+                ));
             }
+            return Place::Computed;
         }
         let place = self.place_of(&key.expr);
         let resolves = self.quietly(|compiler| compiler.expr(&key.expr)).is_some();
@@ -114,7 +115,7 @@ impl Compiler<'_> {
             .zip(&order_by.keys)
             .map(|(place, key)| (names(place), key.direction.unwrap_or(Direction::Ascending)))
             .collect();
-        let serves = |index: &Vec<(Vec<String>, Direction)>, inverted: bool| {
+        let serves = |index: &CompositeIndex, inverted: bool| {
             index.len() == wanted.len()
                 && index
                     .iter()

@@ -22,7 +22,11 @@ pub(crate) struct Ranking {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Score {
-    FullText { text: Expr, language: Language, terms: Vec<Term> },
+    FullText {
+        text: Expr,
+        language: Language,
+        terms: Vec<Term>,
+    },
     /// The direction puts the most similar first.
     Vector { distance: Expr, direction: Direction },
 }
@@ -35,8 +39,14 @@ pub(super) struct RankClause<'a> {
 }
 
 pub(super) enum RankScore<'a> {
-    FullText { text: &'a ast::Expr, terms: &'a [ast::Expr] },
-    Vector { call: &'a ast::Expr, arguments: &'a [ast::Expr] },
+    FullText {
+        text: &'a ast::Expr,
+        terms: &'a [ast::Expr],
+    },
+    Vector {
+        call: &'a ast::Expr,
+        arguments: &'a [ast::Expr],
+    },
 }
 
 /// What is wrong with a RANK clause.
@@ -48,10 +58,15 @@ pub(super) enum RankProblem {
 
 impl<'a> RankClause<'a> {
     pub fn read(order_by: &'a OrderBy) -> Result<RankClause<'a>, RankProblem> {
-        let [key] = order_by.keys.as_slice() else { return Err(RankProblem::NoScore) };
+        let [key] = order_by.keys.as_slice() else {
+            return Err(RankProblem::NoScore);
+        };
         let Some(arguments) = call_of(&key.expr, "RRF") else {
             let score = score_of(&key.expr).ok_or(RankProblem::NoScore)?;
-            return Ok(RankClause { scores: vec![score], weights: Vec::new() });
+            return Ok(RankClause {
+                scores: vec![score],
+                weights: Vec::new(),
+            });
         };
         let (arguments, weights) = match arguments.split_last() {
             Some((last, scores)) if matches!(last.kind, ExprKind::Array(_)) => {
@@ -68,7 +83,11 @@ impl<'a> RankClause<'a> {
 
 fn call_of<'a>(expr: &'a ast::Expr, function: &str) -> Option<&'a [ast::Expr]> {
     match &expr.kind {
-        ExprKind::Call { name, udf: false, arguments } if name.text.eq_ignore_ascii_case(function) => Some(arguments),
+        ExprKind::Call {
+            name,
+            udf: false,
+            arguments,
+        } if name.text.eq_ignore_ascii_case(function) => Some(arguments),
         _ => None,
     }
 }
@@ -82,14 +101,19 @@ fn score_of(expr: &ast::Expr) -> Option<RankScore<'_>> {
 }
 
 fn literal_numbers(expr: &ast::Expr) -> Option<Vec<f64>> {
-    let ExprKind::Array(items) = &expr.kind else { return None };
+    let ExprKind::Array(items) = &expr.kind else {
+        return None;
+    };
     items.iter().map(literal_number).collect()
 }
 
 fn literal_number(expr: &ast::Expr) -> Option<f64> {
     match &expr.kind {
         ExprKind::Number(number) => Some(number.to_f64()),
-        ExprKind::Unary { operator: UnaryOperator::Minus, operand } => literal_number(operand).map(|number| -number),
+        ExprKind::Unary {
+            operator: UnaryOperator::Minus,
+            operand,
+        } => literal_number(operand).map(|number| -number),
         _ => None,
     }
 }
@@ -110,16 +134,23 @@ impl Compiler<'_> {
                 return Ordering::None;
             }
             Err(RankProblem::Weights(span)) => {
-                let message = "The weights of the RRF function must be an array of literal numbers, one for each score.";
+                let message =
+                    "The weights of the RRF function must be an array of literal numbers, one for each score.";
                 self.problem(span, "SC2229", message);
                 return Ordering::None;
             }
         };
         if clause.scores.len() > FUSION_ARGUMENTS_MAX {
-            self.refuse(QueryError::plain(format!("The RRF function takes at most {FUSION_ARGUMENTS_MAX} arguments.")));
+            self.refuse(QueryError::plain(format!(
+                "The RRF function takes at most {FUSION_ARGUMENTS_MAX} arguments."
+            )));
         }
         let scores: Vec<Score> = clause.scores.iter().map(|score| self.score(score)).collect();
-        let weights = if clause.weights.is_empty() { vec![1.0; scores.len()] } else { clause.weights };
+        let weights = if clause.weights.is_empty() {
+            vec![1.0; scores.len()]
+        } else {
+            clause.weights
+        };
         Ordering::Rank(Ranking { scores, weights })
     }
 
@@ -149,7 +180,11 @@ impl Compiler<'_> {
                     Expr::Call { arguments, .. } => Distance::of_arguments(arguments) == Distance::Euclidean,
                     _ => false,
                 };
-                let direction = if euclidean { Direction::Ascending } else { Direction::Descending };
+                let direction = if euclidean {
+                    Direction::Ascending
+                } else {
+                    Direction::Descending
+                };
                 Score::Vector { distance, direction }
             }
             RankScore::FullText { text, terms } => {
@@ -159,7 +194,10 @@ impl Compiler<'_> {
                 }
                 let text = self.expr(text);
                 let language = Language::parse(self.language(&text)).unwrap_or(Language::English);
-                let terms = terms.iter().flat_map(|term| self.search_terms(term, language)).collect();
+                let terms = terms
+                    .iter()
+                    .flat_map(|term| self.search_terms(term, language))
+                    .collect();
                 Score::FullText { text, language, terms }
             }
         }

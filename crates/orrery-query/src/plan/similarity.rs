@@ -51,8 +51,13 @@ impl Compiler<'_> {
             Expr::Path { steps, .. } => same(steps, names),
             _ => false,
         });
-        let chosen = own.map(|(_, language)| language).or(self.definition.default_language.as_ref());
-        chosen.map(String::as_str).filter(|tag| Language::parse(tag).is_some()).unwrap_or("en-US")
+        let chosen = own
+            .map(|(_, language)| language)
+            .or(self.definition.default_language.as_ref());
+        chosen
+            .map(String::as_str)
+            .filter(|tag| Language::parse(tag).is_some())
+            .unwrap_or("en-US")
     }
 }
 

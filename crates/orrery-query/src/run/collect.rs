@@ -42,7 +42,7 @@ fn in_order(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> 
         evaluator.meter.item()?;
         let rank = item.rank;
         let frame = Frame::root(item.value);
-        evaluator.matches(&plan.block, &frame, &mut |inner| {
+        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
             if let Some(value) = evaluator.eval(&plan.block.output, inner)? {
                 evaluator.meter.hold(size_bytes(&value))?;
                 let position = SortPosition {
@@ -67,7 +67,7 @@ fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> R
     while let Some(item) = cursor.next()? {
         evaluator.meter.item()?;
         let frame = Frame::root(item.value);
-        evaluator.matches(&plan.block, &frame, &mut |inner| {
+        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
             groups.add(evaluator, inner)?;
             Ok(ControlFlow::Continue(()))
         })?;
@@ -78,7 +78,7 @@ fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> R
     };
     let mut buffer = SortBuffer::new(keys, None);
     let mut n_rows = 0;
-    groups.finish(
+    _ = groups.finish(
         evaluator,
         &plan.block.output,
         &Frame::root(None),
@@ -119,7 +119,7 @@ fn sorted(
         let rank = item.rank;
         let frame = Frame::root(item.value);
         let mut row = 0;
-        evaluator.matches(&plan.block, &frame, &mut |inner| {
+        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
             let position = SortPosition {
                 keys: sort_values(evaluator, keys, inner)?,
                 rank,
@@ -169,7 +169,8 @@ fn cut(
     mut resume: Resume,
 ) -> Result<(Vec<Value>, Option<Resume>)> {
     // Sorted rows resume behind the last one given; the others are made again and counted off.
-    let by_position = plan.block.grouping.is_none() && !plan.block.distinct && matches!(plan.ordering, Ordering::Keys(_));
+    let by_position =
+        plan.block.grouping.is_none() && !plan.block.distinct && matches!(plan.ordering, Ordering::Keys(_));
     let to_skip = match by_position {
         true => plan.window.offset.saturating_sub(resume.skipped),
         false => plan.window.offset + resume.emitted,

@@ -75,7 +75,7 @@ fn is_constant(expr: &Expr) -> bool {
             otherwise,
         } => is_constant(condition) && is_constant(then) && is_constant(otherwise),
         Expr::Between { value, low, high } => is_constant(value) && is_constant(low) && is_constant(high),
-        Expr::In { value, list } => is_constant(value) && list.iter().all(is_constant),
+        Expr::In { value, list, .. } => is_constant(value) && list.iter().all(is_constant),
         Expr::Like { value, pattern, .. } => is_constant(value) && is_constant(pattern),
         Expr::Call { function, arguments } => !CHANGING.contains(&function.name) && arguments.iter().all(is_constant),
     }

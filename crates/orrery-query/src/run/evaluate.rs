@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use orrery_model::json::Object;
@@ -14,7 +15,7 @@ use super::budget::Meter;
 use super::frame::Frame;
 use super::like::LikePattern;
 use crate::error::{QueryError, Result};
-use crate::functions::{Arguments, Environment, Scalar};
+use crate::functions::{Arguments, Environment, OrderedValue, Scalar};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Expr, Step};
 use crate::values::{Computed, bit_not, calculate, compare_scalars, equal};
@@ -91,7 +92,7 @@ impl Evaluator<'_> {
             Expr::And(operands) => self.all_or_any(operands, false, frame),
             Expr::Or(operands) => self.all_or_any(operands, true, frame),
             Expr::Between { value, low, high } => self.between(value, low, high, frame),
-            Expr::In { value, list } => self.is_in(value, list, frame),
+            Expr::In { value, list, set } => self.is_in(value, list, set.as_ref(), frame),
             Expr::Like {
                 value,
                 pattern,
@@ -137,10 +138,19 @@ impl Evaluator<'_> {
         })
     }
 
-    fn is_in(&self, value: &Expr, list: &[Expr], frame: &Frame<'_>) -> Result<Option<bool>> {
+    fn is_in(
+        &self,
+        value: &Expr,
+        list: &[Expr],
+        set: Option<&BTreeSet<OrderedValue>>,
+        frame: &Frame<'_>,
+    ) -> Result<Option<bool>> {
         let Some(value) = self.eval(value, frame)? else {
             return Ok(None);
         };
+        if let Some(set) = set {
+            return Ok(Some(set.contains(&OrderedValue(Some(value.into_owned())))));
+        }
         for candidate in list {
             if self
                 .eval(candidate, frame)?
@@ -286,7 +296,7 @@ impl Evaluator<'_> {
         match form {
             SubqueryForm::Exists => {
                 let mut found = false;
-                self.rows(block, frame, &mut |_| {
+                _ = self.rows(block, frame, &mut |_| {
                     found = true;
                     Ok(ControlFlow::Break(()))
                 })?;
@@ -294,7 +304,7 @@ impl Evaluator<'_> {
             }
             SubqueryForm::Array => {
                 let mut values = Vec::new();
-                self.rows(block, frame, &mut |value| {
+                _ = self.rows(block, frame, &mut |value| {
                     values.push(value.into_owned());
                     Ok(ControlFlow::Continue(()))
                 })?;
@@ -307,7 +317,7 @@ impl Evaluator<'_> {
 
     fn one_row(&self, form: SubqueryForm, block: &Block, frame: &Frame<'_>) -> Result<Option<Value>> {
         let mut found: Option<Value> = None;
-        self.rows(block, frame, &mut |value| {
+        _ = self.rows(block, frame, &mut |value| {
             if form == SubqueryForm::Scalar && found.is_some() {
                 return Err(QueryError::plain(
                     "The cardinality of a scalar subquery result set cannot be greater than one.",

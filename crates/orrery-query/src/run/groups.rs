@@ -66,10 +66,10 @@ impl<'p> Groups<'p> {
         };
         let accumulators = &mut self.groups[index].1;
         for ((_, argument), accumulator) in self.grouping.aggregates.iter().zip(accumulators) {
-            if let Some(value) = evaluator.eval(argument, frame)? {
-                if accumulator.add(&value) {
-                    evaluator.meter.hold(size_bytes(&value))?;
-                }
+            if let Some(value) = evaluator.eval(argument, frame)?
+                && accumulator.add(&value)
+            {
+                evaluator.meter.hold(size_bytes(&value))?;
             }
         }
         Ok(())
@@ -90,10 +90,10 @@ impl<'p> Groups<'p> {
                 bound: Bound::Group(&group),
                 up: Some(outer),
             };
-            if let Some(value) = evaluator.eval(output, &frame)? {
-                if sink(value, &frame)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
+            if let Some(value) = evaluator.eval(output, &frame)?
+                && sink(value, &frame)?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))

@@ -48,16 +48,26 @@ pub(super) fn ranked(
         evaluator.meter.item()?;
         let rank = item.rank;
         let frame = Frame::root(item.value);
-        let _: ControlFlow<()> = evaluator.bind(&block.sources, &frame, &mut |inner| {
+        _ = evaluator.bind(&block.sources, &frame, &mut |inner| {
             let measures = measure(ranking, &mut statistics, evaluator, inner)?;
             let passes = match &block.filter {
                 Some(filter) => evaluator.truth(filter, inner)? == Some(true),
                 None => true,
             };
-            let output = if passes { evaluator.eval(&block.output, inner)? } else { None };
+            let output = if passes {
+                evaluator.eval(&block.output, inner)?
+            } else {
+                None
+            };
             if let Some(row) = output {
-                evaluator.meter.hold(size_bytes(&row) + measures.iter().map(Measure::bytes).sum::<usize>())?;
-                candidates.push(Candidate { rank, row: row.into_owned(), measures });
+                evaluator
+                    .meter
+                    .hold(size_bytes(&row) + measures.iter().map(Measure::bytes).sum::<usize>())?;
+                candidates.push(Candidate {
+                    rank,
+                    row: row.into_owned(),
+                    measures,
+                });
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -76,7 +86,10 @@ impl Measure {
 
 fn empty_statistics(score: &Score) -> Statistics {
     match score {
-        Score::FullText { terms, .. } => Statistics { hits: vec![0.0; terms.len()], ..Statistics::default() },
+        Score::FullText { terms, .. } => Statistics {
+            hits: vec![0.0; terms.len()],
+            ..Statistics::default()
+        },
         Score::Vector { .. } => Statistics::default(),
     }
 }
@@ -92,7 +105,9 @@ fn measure(
     for (score, statistics) in ranking.scores.iter().zip(statistics) {
         measures.push(match score {
             Score::Vector { distance, .. } => {
-                let distance = evaluator.eval(distance, frame)?.and_then(|distance| distance.as_number());
+                let distance = evaluator
+                    .eval(distance, frame)?
+                    .and_then(|distance| distance.as_number());
                 distance.map_or(Measure::Missing, |distance| Measure::Distance(distance.to_f64()))
             }
             Score::FullText { text, language, terms } => {
@@ -119,7 +134,13 @@ fn measure(
 fn value(score: &Score, statistics: &Statistics, measure: &Measure) -> f64 {
     match (score, measure) {
         (Score::FullText { terms, .. }, Measure::Words(words)) => relevance(words, terms, statistics),
-        (Score::Vector { direction: Direction::Ascending, .. }, Measure::Distance(distance)) => -distance,
+        (
+            Score::Vector {
+                direction: Direction::Ascending,
+                ..
+            },
+            Measure::Distance(distance),
+        ) => -distance,
         (Score::Vector { .. }, Measure::Distance(distance)) => *distance,
         _ => f64::NEG_INFINITY,
     }
@@ -128,7 +149,10 @@ fn value(score: &Score, statistics: &Statistics, measure: &Measure) -> f64 {
 fn fuse(ranking: &Ranking, statistics: &[Statistics], candidates: Vec<Candidate>) -> Vec<SortedRow> {
     let mut fused = vec![0.0; candidates.len()];
     for (index, (score, weight)) in ranking.scores.iter().zip(&ranking.weights).enumerate() {
-        let values = candidates.iter().map(|one| value(score, &statistics[index], &one.measures[index])).collect();
+        let values = candidates
+            .iter()
+            .map(|one| value(score, &statistics[index], &one.measures[index]))
+            .collect();
         for (total, place) in fused.iter_mut().zip(places(values, *weight < 0.0)) {
             *total += weight.abs() / (FUSION + place as f64);
         }
@@ -136,7 +160,11 @@ fn fuse(ranking: &Ranking, statistics: &[Statistics], candidates: Vec<Candidate>
     let mut order: Vec<(f64, Candidate)> = fused.into_iter().zip(candidates).collect();
     order.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.rank.cmp(&other.rank)));
     let row = |(_, candidate): (f64, Candidate)| SortedRow {
-        position: SortPosition { keys: Vec::new(), rank: candidate.rank, row: 0 },
+        position: SortPosition {
+            keys: Vec::new(),
+            rank: candidate.rank,
+            row: 0,
+        },
         value: candidate.row,
     };
     order.into_iter().map(row).collect()

@@ -33,7 +33,7 @@ impl Evaluator<'_> {
         };
         if let Some(grouping) = &block.grouping {
             let mut groups = Groups::new(grouping);
-            self.matches(block, frame, &mut |inner| {
+            _ = self.matches(block, frame, &mut |inner| {
                 groups.add(self, inner)?;
                 Ok(ControlFlow::Continue(()))
             })?;

@@ -60,7 +60,12 @@ pub(super) fn page(
         match filling.item(evaluator, &frame)? {
             Some(Outcome::LimitReached) => return Ok((filling.rows, None)),
             Some(Outcome::Full) => {
-                filling.resume.rows_of_item = filling.row_of_item;
+                // An item that has one row at most is done; any other may have more rows.
+                filling.resume.rows_of_item = if plan.block.is_one_to_one() {
+                    0
+                } else {
+                    filling.row_of_item
+                };
                 return Ok((filling.rows, Some(filling.resume)));
             }
             None => filling.already_done = 0,
@@ -77,7 +82,7 @@ impl Filling<'_> {
     fn item(&mut self, evaluator: &Evaluator<'_>, frame: &Frame<'_>) -> Result<Option<Outcome>> {
         let mut outcome = None;
         let block = &self.plan.block;
-        evaluator.rows(block, frame, &mut |value| {
+        _ = evaluator.rows(block, frame, &mut |value| {
             self.row_of_item += 1;
             if self.row_of_item <= self.already_done {
                 return Ok(Flow::Continue(()));

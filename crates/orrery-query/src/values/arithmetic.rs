@@ -62,7 +62,7 @@ fn to_i32(number: Number) -> i32 {
 }
 
 /// The 32-bit integer JavaScript sees in a double: cut towards zero, wrapped modulo 2^32.
-pub(crate) fn truncate_to_i32(double: f64) -> i32 {
+fn truncate_to_i32(double: f64) -> i32 {
     if !double.is_finite() {
         return 0;
     }

@@ -7,7 +7,7 @@ mod compare;
 mod print;
 mod size;
 
-pub(crate) use arithmetic::{bit_not, calculate, truncate_to_i32};
+pub(crate) use arithmetic::{bit_not, calculate};
 pub(crate) use compare::{compare_for_order, compare_scalars, equal, is_primitive, order_key_cmp};
 pub(crate) use print::{is_finite, print_number, to_string};
 pub use print::{print_row, row_text};

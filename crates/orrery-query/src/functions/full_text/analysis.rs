@@ -76,7 +76,10 @@ impl Term {
             _ => return None,
         };
         let distance = usize::try_from(distance).ok().filter(|_| distance <= DISTANCE_MAX)?;
-        Some(Term { words: language.words(text), distance })
+        Some(Term {
+            words: language.words(text),
+            distance,
+        })
     }
 
     /// How often the term stands in a text of these words.
@@ -84,7 +87,12 @@ impl Term {
         if self.words.is_empty() {
             return 0;
         }
-        let fits = |window: &&[String]| self.words.iter().zip(*window).all(|(wanted, word)| self.same(wanted, word));
+        let fits = |window: &&[String]| {
+            self.words
+                .iter()
+                .zip(*window)
+                .all(|(wanted, word)| self.same(wanted, word))
+        };
         words.windows(self.words.len()).filter(fits).count()
     }
 

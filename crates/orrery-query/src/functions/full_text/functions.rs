@@ -10,11 +10,17 @@ use crate::functions::registry::{Table, at_least, exactly};
 pub(in crate::functions) fn register(table: &mut Table) {
     table.scalar("FULLTEXTCONTAINS", exactly(2), |arguments| contains(arguments, false));
     table.alias("FULLTEXT_CONTAINS", "FULLTEXTCONTAINS");
-    table.scalar("FULLTEXTCONTAINSALL", at_least(2), |arguments| contains(arguments, false));
+    table.scalar("FULLTEXTCONTAINSALL", at_least(2), |arguments| {
+        contains(arguments, false)
+    });
     table.alias("FULLTEXT_CONTAINS_ALL", "FULLTEXTCONTAINSALL");
-    table.scalar("FULLTEXTCONTAINSANY", at_least(2), |arguments| contains(arguments, true));
+    table.scalar("FULLTEXTCONTAINSANY", at_least(2), |arguments| {
+        contains(arguments, true)
+    });
     table.alias("FULLTEXT_CONTAINS_ANY", "FULLTEXTCONTAINSANY");
-    table.scalar("_FULLTEXTWORDCOUNT", exactly(1), |arguments| integer(words(arguments)?.1.len() as i64));
+    table.scalar("_FULLTEXTWORDCOUNT", exactly(1), |arguments| {
+        integer(words(arguments)?.1.len() as i64)
+    });
     table.scalar("_FULLTEXTSCORE", exactly(5), score);
 }
 
@@ -39,8 +45,20 @@ fn contains(arguments: &Arguments<'_>, any: bool) -> Option<Value> {
 /// The text's relevance, given statistics over all texts.
 fn score(arguments: &Arguments<'_>) -> Option<Value> {
     let (language, words) = words(arguments)?;
-    let terms = arguments.array(2)?.iter().map(|term| Term::parse(language, term)).collect::<Option<Vec<_>>>()?;
-    let hits = arguments.array(5)?.iter().map(|n| n.as_number().map(|n| n.to_f64())).collect::<Option<Vec<_>>>()?;
-    let statistics = Statistics { n_documents: arguments.double(3)?, n_words: arguments.double(4)?, hits };
+    let terms = arguments
+        .array(2)?
+        .iter()
+        .map(|term| Term::parse(language, term))
+        .collect::<Option<Vec<_>>>()?;
+    let hits = arguments
+        .array(5)?
+        .iter()
+        .map(|n| n.as_number().map(|n| n.to_f64()))
+        .collect::<Option<Vec<_>>>()?;
+    let statistics = Statistics {
+        n_documents: arguments.double(3)?,
+        n_words: arguments.double(4)?,
+        hits,
+    };
     double(relevance(&words, &terms, &statistics))
 }

@@ -19,12 +19,21 @@ pub(crate) struct Statistics {
 /// How relevant a text of these words is for the terms.
 pub(crate) fn relevance(words: &[String], terms: &[Term], statistics: &Statistics) -> f64 {
     let average = statistics.n_words / statistics.n_documents.max(1.0);
-    let length = if average > 0.0 { words.len() as f64 / average } else { 0.0 };
+    let length = if average > 0.0 {
+        words.len() as f64 / average
+    } else {
+        0.0
+    };
     let norm = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length);
     let one = |(term, hits): (&Term, &f64)| {
         let frequency = term.occurrences(words) as f64;
         let rarity = (1.0 + (statistics.n_documents - hits + 0.5) / (hits + 0.5)).ln();
         rarity * frequency * (SATURATION + 1.0) / (frequency + norm)
     };
-    terms.iter().zip(&statistics.hits).filter(|(_, hits)| **hits > 0.0).map(one).sum()
+    terms
+        .iter()
+        .zip(&statistics.hits)
+        .filter(|(_, hits)| **hits > 0.0)
+        .map(one)
+        .sum()
 }

@@ -24,7 +24,9 @@ pub(in crate::functions) fn register(table: &mut Table) {
         let (surface, a, b) = pair(arguments)?;
         boolean(relate::within(surface, &a, &b))
     });
-    table.scalar("ST_AREA", exactly(1), |arguments| double(relate::area(surface(arguments), &geometry(arguments, 0)?)));
+    table.scalar("ST_AREA", exactly(1), |arguments| {
+        double(relate::area(surface(arguments), &geometry(arguments, 0)?))
+    });
     table.scalar("ST_ISVALID", exactly(1), |arguments| {
         boolean(Geometry::read(arguments.get(0)?, arguments.environment.planar).is_ok())
     });

@@ -26,8 +26,13 @@ pub(super) struct Geometry {
 impl Geometry {
     /// Reads a GeoJSON value, or says what is wrong with it.
     pub fn read(value: &Value, planar: bool) -> Result<Geometry, String> {
-        let kind = value.get("type").and_then(Value::as_str).ok_or("The input is not a GeoJSON object with a type.")?;
-        let coordinates = value.get("coordinates").ok_or("The GeoJSON object has no coordinates.")?;
+        let kind = value
+            .get("type")
+            .and_then(Value::as_str)
+            .ok_or("The input is not a GeoJSON object with a type.")?;
+        let coordinates = value
+            .get("coordinates")
+            .ok_or("The GeoJSON object has no coordinates.")?;
         let reader = Reader { kind, planar };
         let mut geometry = Geometry::default();
         match kind {
@@ -67,14 +72,27 @@ const RING_POINTS_MIN: usize = 4;
 
 impl Reader<'_> {
     fn list<'v>(&self, value: &'v Value) -> Result<&'v [Value], String> {
-        value.as_array().ok_or_else(|| format!("The {} input is not valid because its coordinates are malformed.", self.kind))
+        value.as_array().ok_or_else(|| {
+            format!(
+                "The {} input is not valid because its coordinates are malformed.",
+                self.kind
+            )
+        })
     }
 
     fn point(&self, value: &Value) -> Result<Point, String> {
         let numbers = self.list(value)?;
-        let number = |index: usize| numbers.get(index).and_then(Value::as_number).map(|number| number.to_f64());
+        let number = |index: usize| {
+            numbers
+                .get(index)
+                .and_then(Value::as_number)
+                .map(|number| number.to_f64())
+        };
         let (Some(x), Some(y)) = (number(0), number(1)) else {
-            return Err(format!("The {} input is not valid because a position is not a pair of numbers.", self.kind));
+            return Err(format!(
+                "The {} input is not valid because a position is not a pair of numbers.",
+                self.kind
+            ));
         };
         if !self.planar && !(-180.0..=180.0).contains(&x) {
             return Err("Longitude values must be between -180 and 180 degrees.".to_owned());
@@ -99,7 +117,11 @@ impl Reader<'_> {
 
     fn polygon(&self, value: &Value) -> Result<Polygon, String> {
         let kind = self.kind;
-        let rings = self.list(value)?.iter().map(|ring| self.points(ring)).collect::<Result<Polygon, String>>()?;
+        let rings = self
+            .list(value)?
+            .iter()
+            .map(|ring| self.points(ring))
+            .collect::<Result<Polygon, String>>()?;
         if rings.is_empty() {
             return Err(format!("The {kind} input is not valid because it has no rings."));
         }

@@ -18,7 +18,13 @@ impl Surface for Plane {
         }
         let along = ((point.x - start.x) * dx + (point.y - start.y) * dy) / length_squared;
         let along = along.clamp(0.0, 1.0);
-        self.distance(point, Point { x: start.x + along * dx, y: start.y + along * dy })
+        self.distance(
+            point,
+            Point {
+                x: start.x + along * dx,
+                y: start.y + along * dy,
+            },
+        )
     }
 
     fn side(&self, start: Point, end: Point, point: Point) -> f64 {
@@ -35,7 +41,10 @@ impl Surface for Plane {
     }
 
     fn area(&self, ring: &Ring) -> f64 {
-        let twice: f64 = ring.windows(2).map(|pair| pair[0].x * pair[1].y - pair[1].x * pair[0].y).sum();
+        let twice: f64 = ring
+            .windows(2)
+            .map(|pair| pair[0].x * pair[1].y - pair[1].x * pair[0].y)
+            .sum();
         twice.abs() / 2.0
     }
 

@@ -14,7 +14,9 @@ pub(super) fn distance(surface: &dyn Surface, a: &Geometry, b: &Geometry) -> f64
     let one_way = |from: &Geometry, to: &Geometry| {
         let to_point = |vertex: Point| {
             let points = to.points.iter().map(move |point| surface.distance(vertex, *point));
-            let edges = to.edges().map(move |(start, end)| surface.distance_to_edge(vertex, start, end));
+            let edges = to
+                .edges()
+                .map(move |(start, end)| surface.distance_to_edge(vertex, start, end));
             points.chain(edges).fold(f64::INFINITY, f64::min)
         };
         from.vertices().map(to_point).fold(f64::INFINITY, f64::min)
@@ -35,7 +37,9 @@ pub(super) fn within(surface: &dyn Surface, a: &Geometry, b: &Geometry) -> bool 
     // A hole lies in the way when one of its corners lies strictly inside.
     let hole_inside = || {
         let holes = b.polygons.iter().flat_map(|polygon| polygon.iter().skip(1)).flatten();
-        holes.into_iter().any(|corner| a.polygons.iter().any(|polygon| is_inside(surface, polygon, *corner)))
+        holes
+            .into_iter()
+            .any(|corner| a.polygons.iter().any(|polygon| is_inside(surface, polygon, *corner)))
     };
     vertices_inside && !edges_cross(surface, a, b) && !hole_inside()
 }
@@ -62,8 +66,14 @@ fn edges_cross(surface: &dyn Surface, a: &Geometry, b: &Geometry) -> bool {
 /// Whether a point belongs to the geometry, its boundary included.
 fn covers(surface: &dyn Surface, geometry: &Geometry, point: Point) -> bool {
     let touches = |(start, end): (Point, Point)| surface.distance_to_edge(point, start, end) <= surface.tolerance();
-    geometry.points.iter().any(|own| surface.distance(*own, point) <= surface.tolerance())
-        || geometry.polygons.iter().any(|polygon| is_inside(surface, polygon, point))
+    geometry
+        .points
+        .iter()
+        .any(|own| surface.distance(*own, point) <= surface.tolerance())
+        || geometry
+            .polygons
+            .iter()
+            .any(|polygon| is_inside(surface, polygon, point))
         || geometry.edges().any(touches)
 }
 

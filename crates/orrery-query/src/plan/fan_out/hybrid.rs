@@ -39,7 +39,11 @@ pub(super) fn build(statement: &Statement, plan: &Plan, features: &Features) -> 
         if skips_rewrite && components.len() > 1 {
             plain_component(statement, plan, component, &components)
         } else {
-            let scores = if skips_rewrite { Vec::new() } else { default_scores(&components) };
+            let scores = if skips_rewrite {
+                Vec::new()
+            } else {
+                default_scores(&components)
+            };
             sorted_component(statement, plan, component, scores)
         }
     });
@@ -55,7 +59,11 @@ pub(super) fn build(statement: &Statement, plan: &Plan, features: &Features) -> 
     if !clause.weights.is_empty() {
         needed.push(Feature::WeightedRankFusion);
     }
-    Ok(Built { info: None, hybrid: Some(hybrid), needed })
+    Ok(Built {
+        info: None,
+        hybrid: Some(hybrid),
+        needed,
+    })
 }
 
 fn components(clause: &RankClause<'_>) -> Vec<Component> {
@@ -65,11 +73,17 @@ fn components(clause: &RankClause<'_>) -> Vec<Component> {
         match score {
             RankScore::FullText { text, terms } => {
                 n_texts += 1;
-                Component { score: text_score(text, terms, n_texts - 1), is_text: true, reversed }
+                Component {
+                    score: text_score(text, terms, n_texts - 1),
+                    is_text: true,
+                    reversed,
+                }
             }
-            RankScore::Vector { arguments, .. } => {
-                Component { score: vector_score(arguments), is_text: false, reversed }
-            }
+            RankScore::Vector { arguments, .. } => Component {
+                score: vector_score(arguments),
+                is_text: false,
+                reversed,
+            },
         }
     };
     clause.scores.iter().enumerate().map(&mut component).collect()
@@ -103,7 +117,10 @@ fn statistics_query(statement: &Statement, clause: &RankClause<'_>) -> String {
         RankScore::FullText { text, terms } => {
             let text: &Expr = text;
             let hit = |term: &Expr| {
-                call("COUNTIF", vec![call("FullTextContains", vec![text.clone(), term.clone()])])
+                call(
+                    "COUNTIF",
+                    vec![call("FullTextContains", vec![text.clone(), term.clone()])],
+                )
             };
             let words = call("SUM", vec![call("_FullTextWordCount", vec![text.clone()])]);
             let hits = array(terms.iter().map(hit).collect());
@@ -116,7 +133,11 @@ fn statistics_query(statement: &Statement, clause: &RankClause<'_>) -> String {
         item(call("COUNT", vec![one]), Some("documentCount")),
         item(array(statistics.collect()), Some("fullTextStatistics")),
     ]);
-    print(&Statement { list, from: statement.from.clone(), ..bare() })
+    print(&Statement {
+        list,
+        from: statement.from.clone(),
+        ..bare()
+    })
 }
 
 fn bare() -> Statement {
@@ -147,12 +168,22 @@ fn component_statement(statement: &Statement, plan: &Plan, component: &Component
         (true, false) => Some(Direction::Descending),
         (false, false) => None,
     };
-    let keys = vec![OrderKey { expr: component.score.clone(), direction }];
-    let top = |rows| Top { count: count(rows), span: Span::default() };
+    let keys = vec![OrderKey {
+        expr: component.score.clone(),
+        direction,
+    }];
+    let top = |rows| Top {
+        count: count(rows),
+        span: Span::default(),
+    };
     Statement {
         top: rows.filter(|_| statement.window.is_none()).map(top),
         window: rows.filter(|_| statement.window.is_some()).map(|rows| window(0, rows)),
-        order_by: Some(OrderBy { rank: false, keys, span: Span::default() }),
+        order_by: Some(OrderBy {
+            rank: false,
+            keys,
+            span: Span::default(),
+        }),
         ..statement.clone()
     }
 }
@@ -172,7 +203,11 @@ fn sorted_component(statement: &Statement, plan: &Plan, component: &Component, s
         top: rows.filter(|_| !windowed),
         offset: rows.filter(|_| windowed).map(|_| 0),
         limit: rows.filter(|_| windowed),
-        order_by: vec![if component.reversed { Direction::Ascending } else { Direction::Descending }],
+        order_by: vec![if component.reversed {
+            Direction::Ascending
+        } else {
+            Direction::Descending
+        }],
         order_by_expressions: vec![print_expr(&component.score)],
         rewritten_query: print(&rewritten),
         has_non_streaming_order_by: true,
@@ -184,7 +219,11 @@ fn plain_component(statement: &Statement, plan: &Plan, component: &Component, al
     let mut rewritten = component_statement(statement, plan, component);
     let scores = all.iter().map(|component| {
         let score = default_score(component);
-        if component.reversed { multiplied_by_minus_one(score) } else { score }
+        if component.reversed {
+            multiplied_by_minus_one(score)
+        } else {
+            score
+        }
     });
     rewritten.list = SelectList::Items(vec![
         rid_of(statement),
@@ -198,7 +237,10 @@ fn plain_component(statement: &Statement, plan: &Plan, component: &Component, al
             None => defined,
         });
     }
-    QueryInfo { rewritten_query: print(&rewritten), ..QueryInfo::default() }
+    QueryInfo {
+        rewritten_query: print(&rewritten),
+        ..QueryInfo::default()
+    }
 }
 
 fn default_scores(components: &[Component]) -> Vec<Expr> {
@@ -218,11 +260,17 @@ fn default_score(component: &Component) -> Expr {
 fn number(value: f64) -> Expr {
     let magnitude = expr(ExprKind::Number(orrery_model::Number::from_f64(value.abs())));
     match value < 0.0 {
-        true => expr(ExprKind::Unary { operator: UnaryOperator::Minus, operand: Box::new(magnitude) }),
+        true => expr(ExprKind::Unary {
+            operator: UnaryOperator::Minus,
+            operand: Box::new(magnitude),
+        }),
         false => magnitude,
     }
 }
 
 fn multiplied_by_minus_one(score: Expr) -> Expr {
-    expr(ExprKind::Chain { first: Box::new(number(-1.0)), rest: vec![(BinaryOperator::Multiply, score)] })
+    expr(ExprKind::Chain {
+        first: Box::new(number(-1.0)),
+        rest: vec![(BinaryOperator::Multiply, score)],
+    })
 }

@@ -89,7 +89,7 @@ impl Analysis<'_> {
             Expr::And(operands) => self.combine(operands, wanted, wanted),
             Expr::Or(operands) => self.combine(operands, wanted, !wanted),
             Expr::Path { .. } => self.equals(expr, &Value::Bool(wanted)),
-            Expr::In { value, list } if wanted => list
+            Expr::In { value, list, .. } if wanted => list
                 .iter()
                 .fold(Keys::none(), |keys, member| keys.union(self.equality(value, member))),
             Expr::Chain { first, rest } if wanted && rest.len() == 1 && rest[0].0 == BinaryOperator::Equal => {
@@ -143,13 +143,13 @@ impl Analysis<'_> {
             let Some(value) = constant_value(other, self.planar) else {
                 continue;
             };
-            if let Expr::Call { function, arguments } = one {
-                if let ("ABS", Some(number)) = (function.name, value.as_number()) {
-                    let negative = Value::Number(crate::plan::negated(number));
-                    return self
-                        .equals(&arguments[0], &value)
-                        .union(self.equals(&arguments[0], &negative));
-                }
+            if let Expr::Call { function, arguments } = one
+                && let ("ABS", Some(number)) = (function.name, value.as_number())
+            {
+                let negative = Value::Number(crate::plan::negated(number));
+                return self
+                    .equals(&arguments[0], &value)
+                    .union(self.equals(&arguments[0], &negative));
             }
             return self.equals(one, &value);
         }
@@ -178,7 +178,9 @@ impl Analysis<'_> {
             // Spatial functions are defined for objects only.
             Expr::Call { function, arguments } if function.name.starts_with("ST_") => {
                 let object = Value::Object(Object::new());
-                arguments.iter().fold(Keys::All, |keys, argument| keys.intersection(self.equals(argument, &object)))
+                arguments.iter().fold(Keys::All, |keys, argument| {
+                    keys.intersection(self.equals(argument, &object))
+                })
             }
             _ => Keys::All,
         }
