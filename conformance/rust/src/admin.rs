@@ -1,0 +1,51 @@
+//! The server's own administration, for what no SDK asks for: splitting a partition.
+
+use anyhow::{Context as _, Result, ensure};
+use azure_core::credentials::Secret;
+use azure_core::hmac::hmac_sha256;
+use azure_core::http::Url;
+use azure_core::time::{OffsetDateTime, to_rfc7231};
+use serde_json::{Value, json};
+
+/// Splits the first partition of a container; it is over when this returns.
+pub async fn split_first_partition(endpoint: &str, key: &str, database: &str, container: &str) -> Result<()> {
+    let query = format!("?database={database}&container={container}");
+    let listed = call(endpoint, key, "GET", "_orrery/v1/partitions", &query, None).await?;
+    let partition = listed["partitions"][0]["partition"]
+        .as_u64()
+        .context("the container has no partition")?;
+    let form = json!({"database": database, "container": container, "partition": partition});
+    call(endpoint, key, "POST", "_orrery/v1/partitions/split", "", Some(form)).await?;
+    Ok(())
+}
+
+async fn call(endpoint: &str, key: &str, verb: &str, path: &str, query: &str, form: Option<Value>) -> Result<Value> {
+    let url: Url = format!("{endpoint}{path}{query}").parse()?;
+    let date = to_rfc7231(&OffsetDateTime::now_utc());
+    let text = format!("{}\n\n{path}\n{}\n\n", verb.to_lowercase(), date.to_lowercase());
+    let signature = hmac_sha256(&text, &Secret::new(key.to_owned()))?;
+    let mut token = Url::parse("https://localhost")?;
+    token
+        .query_pairs_mut()
+        .append_pair("", &format!("type=master&ver=1.0&sig={signature}"));
+    let token = token
+        .query()
+        .and_then(|query| query.strip_prefix('='))
+        .context("a token is not empty")?
+        .to_owned();
+    let request = reqwest::Client::new()
+        .request(verb.parse()?, url)
+        .header("authorization", token)
+        .header("x-ms-date", date)
+        .header("content-type", "application/json")
+        .body(form.map(|form| form.to_string()).unwrap_or_default());
+    let response = request.send().await?;
+    let status = response.status();
+    let body = response.bytes().await?;
+    ensure!(
+        status.is_success(),
+        "{path}: {status} {}",
+        String::from_utf8_lossy(&body)
+    );
+    Ok(serde_json::from_slice(&body)?)
+}
