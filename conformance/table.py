@@ -49,14 +49,14 @@ def drawn(sections, summary):
     notes = Notes()
     lines = ["Columns are the official SDKs, unchanged, against `orrery emulator` with four partitions.", ""]
     lines += [f"- {TITLES[language]}: `{summary[language]['sdk']}` {summary[language]['version']}" for language in languages]
-    lines += ["", "✓ seen by the SDK as the hosted service would show it; – the SDK cannot ask for it; ✗ differs.", ""]
-    lines += [f"| Behaviour | {' | '.join(TITLES[language] for language in languages)} |"]
-    lines += ["|---|" + ":-:|" * len(languages)]
+    lines += ["", "✓ the test passes; – the SDK cannot ask for it; ✗ the test fails.", ""]
+    lines += [f"| Test | Behaviour | {' | '.join(TITLES[language] for language in languages)} |"]
+    lines += ["|---|---|" + ":-:|" * len(languages)]
     for section, scenarios in sections.items():
-        lines.append(f"| **{section}** |" + " |" * len(languages))
+        lines.append(f"| **{section}** | |" + " |" * len(languages))
         for name, meaning in scenarios.items():
             cells = [notes.cell(summary[language]["results"].get(name)) for language in languages]
-            lines.append(f"| {escaped(meaning)} | {' | '.join(cells)} |")
+            lines.append(f"| `{name}` | {escaped(meaning)} | {' | '.join(cells)} |")
     return "\n".join(lines + notes.lines())
 
 

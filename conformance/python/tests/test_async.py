@@ -8,12 +8,12 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
-from support import CA, ENDPOINT, KEY, refused, unique
+from support import ENDPOINT, KEY, refused, unique
 
 
 @contextlib.asynccontextmanager
-async def fresh_container(endpoint=ENDPOINT, **options):
-    async with CosmosClient(endpoint, KEY, **options) as client:
+async def fresh_container():
+    async with CosmosClient(ENDPOINT, KEY) as client:
         database = await client.create_database(unique("db"))
         try:
             yield await database.create_container("items", PartitionKey("/pk"))

@@ -2,12 +2,12 @@ import random
 import string
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
-from azure.cosmos.exceptions import CosmosBatchOperationError
 from azure.cosmos import CosmosClient, PartitionKey
-
-import pytest
+from azure.cosmos.exceptions import CosmosBatchOperationError
+from azure.cosmos.partition_key import NonePartitionKeyValue
 
 from support import ENDPOINT, KEY, Watcher, refused, unique, user_part, wait_until
 
@@ -103,7 +103,8 @@ def test_item_id_special_characters(container, name):
     container.create_item({"id": name, "pk": name, "n": 1})
     assert container.read_item(name, name)["id"] == name
     assert container.replace_item(name, {"id": name, "pk": name, "n": 2})["n"] == 2
-    found = container.query_items("SELECT VALUE c.id FROM c WHERE c.id = @id", parameters=[{"name": "@id", "value": name}], partition_key=name)
+    parameters = [{"name": "@id", "value": name}]
+    found = container.query_items("SELECT VALUE c.id FROM c WHERE c.id = @id", parameters=parameters, partition_key=name)
     assert list(found) == [name]
     container.delete_item(name, name)
     with refused(404):
@@ -206,8 +207,6 @@ def test_item_null_key(container):
 
 
 def test_item_missing_key(container):
-    from azure.cosmos.partition_key import NonePartitionKeyValue
-
     container.create_item({"id": "1", "n": 1})
     container.create_item({"id": "1", "pk": None, "n": 2})
     read = container.read_item("1", NonePartitionKeyValue)

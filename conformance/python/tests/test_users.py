@@ -8,7 +8,7 @@ def test_user_create_read_replace_delete(database):
     watcher = Watcher()
     user = database.create_user({"id": name}, raw_response_hook=watcher)
     assert watcher.status == 201
-    read = user.read().properties if hasattr(user.read(), "properties") else user.read()
+    read = user.read()
     assert read["id"] == name and read["_permissions"] == "permissions/"
     assert [found["id"] for found in database.list_users()] == [name]
     with refused(409):
