@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -113,7 +114,9 @@ pub struct SegmentsAndTree {
     tree: AnyTree,
     sequence: SequenceNumberCounter,
     visible: SequenceNumberCounter,
-    flush: Sender<()>,
+    /// `None` only while it is dropped, which ends the worker.
+    flush: Option<Sender<()>>,
+    worker: Option<JoinHandle<()>>,
 }
 
 impl SegmentsAndTree {
@@ -123,7 +126,7 @@ impl SegmentsAndTree {
         let tree = config.open().expect("a tree can be made");
         let (flush, flushes) = channel();
         let (worker_tree, worker_visible) = (tree.clone(), visible.clone());
-        std::thread::spawn(move || {
+        let worker = std::thread::spawn(move || {
             while flushes.recv().is_ok() {
                 let lock = worker_tree.get_flush_lock();
                 worker_tree
@@ -143,7 +146,8 @@ impl SegmentsAndTree {
             tree,
             sequence,
             visible,
-            flush,
+            flush: Some(flush),
+            worker: Some(worker),
         }
     }
 }
@@ -158,10 +162,21 @@ impl Candidate for SegmentsAndTree {
         self.visible.fetch_max(sequence + 1);
         if self.tree.active_memtable().size() > MEMTABLE_BYTES {
             self.tree.rotate_memtable();
-            self.flush.send(()).expect("the worker lives");
+            let flush = self.flush.as_ref().expect("only dropping takes it");
+            flush.send(()).expect("the worker lives");
         }
         while self.tree.sealed_memtable_count() >= 4 {
             std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for SegmentsAndTree {
+    fn drop(&mut self) {
+        // The directory goes next, and the worker must not be writing to it.
+        self.flush = None;
+        if let Some(worker) = self.worker.take() {
+            worker.join().expect("the worker does not panic");
         }
     }
 }

@@ -29,6 +29,7 @@ mod settings;
 mod committer;
 mod effect;
 mod queue;
+mod upkeep;
 
 mod frame;
 mod record;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use orrery_model::{Epoch, LogId, Lsn, Position};
 
 use super::catalog::{Catalog, Location, LogState};
-use super::view::Batch;
+use super::view::{Batch, LogMeta};
 
 /// The effect of one record.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ impl Effect {
     pub(super) fn stage(&self, batch: &mut Batch) {
         match self {
             Effect::Appended { state, last, .. } => {
-                let meta = super::view::LogMeta {
+                let meta = LogMeta {
                     position: *last,
                     ..state.meta()
                 };
                 batch.log(state.id, Some(meta));
             }
             Effect::Owned { state, epoch } => {
-                let meta = super::view::LogMeta {
+                let meta = LogMeta {
                     owner: *epoch,
                     ..state.meta()
                 };

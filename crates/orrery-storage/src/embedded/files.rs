@@ -33,7 +33,7 @@ pub trait Files: Send + Sync + fmt::Debug + 'static {
 
 /// One file that grows at its end.
 pub trait LogFile: Send + Sync + fmt::Debug {
-    fn len(&self) -> io::Result<u64>;
+    fn size_bytes(&self) -> io::Result<u64>;
 
     /// Writes all of `bytes` at `offset`, or fails after writing any part of them.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
@@ -54,9 +54,21 @@ pub struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// Files in a directory, which is made when it is missing.
+    /// Files in a directory, which is made when it is missing and then is there to stay.
     pub fn new(dir: &Path) -> io::Result<DiskFiles> {
+        let missing = dir
+            .ancestors()
+            .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());
+        let parents: Vec<&Path> = missing.filter_map(Path::parent).collect();
         std::fs::create_dir_all(dir)?;
+        for parent in parents {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            File::open(parent)?.sync_all()?;
+        }
         Ok(DiskFiles { dir: dir.to_owned() })
     }
 
@@ -104,7 +116,7 @@ struct DiskFile {
 }
 
 impl LogFile for DiskFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 

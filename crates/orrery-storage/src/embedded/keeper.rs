@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use orrery_partition::storage::{Result, StorageError};
 use tokio::sync::watch;
@@ -15,8 +16,12 @@ use super::view::ViewStore;
 
 /// Sealed parts waiting to be flushed before the writer has to wait.
 const SEALED_MAX: usize = 3;
+/// Unmerged tables before the writer is slowed down, a little more with each, so that it need not stop later.
+const RUNS_SLOW: usize = 10;
 /// Unmerged tables before the writer has to wait.
-const RUNS_MAX: usize = 24;
+const RUNS_MAX: usize = 32;
+/// Delay per group and unmerged table above [`RUNS_SLOW`].
+const DELAY: Duration = Duration::from_micros(500);
 
 /// A promise of a flush, kept when [`Flushed::ticket`] has reached it.
 pub(super) type Ticket = u64;
@@ -61,6 +66,8 @@ struct Work {
     is_merging: bool,
     dropped: Vec<ViewId>,
     stop: bool,
+    /// A thread has panicked; waiting for it would never end.
+    is_broken: bool,
 }
 
 impl Keeper {
@@ -84,10 +91,13 @@ impl Keeper {
                 ..Flushed::default()
             }),
         });
-        let (flusher, merger) = (shared.clone(), shared.clone());
         let threads = [
-            spawn("orrery-flush", move || flusher.flush_until_stopped(&on_flushed))?,
-            spawn("orrery-merge", move || merger.merge_until_stopped(&on_tables_dropped))?,
+            spawn("orrery-flush", &shared, move |shared| {
+                shared.flush_until_stopped(&on_flushed)
+            })?,
+            spawn("orrery-merge", &shared, move |shared| {
+                shared.merge_until_stopped(&on_tables_dropped)
+            })?,
         ];
         Ok(Keeper {
             shared,
@@ -129,19 +139,29 @@ impl Keeper {
     pub(super) fn wait_for_room(&self) -> Result<()> {
         let mut work = self.shared.lock();
         while self.is_behind(&work) && !work.stop {
+            work.check()?;
             if let Some(failure) = self.flushed().failure {
                 self.try_again(work);
                 return Err(failure);
             }
             work = self.shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
+        self.slow_down(work);
         Ok(())
+    }
+
+    fn slow_down(&self, work: MutexGuard<'_, Work>) {
+        let excess = self.shared.view.run_count().saturating_sub(RUNS_SLOW);
+        if excess > 0 && work.is_waiting_worthwhile() {
+            drop(self.shared.changed.wait_timeout(work, DELAY * excess as u32));
+        }
     }
 
     /// Waits until a promise is kept or broken.
     pub(super) fn wait_for(&self, ticket: Ticket) -> Result<()> {
         let mut work = self.shared.lock();
         loop {
+            work.check()?;
             let flushed = self.flushed();
             match flushed.failure {
                 _ if flushed.ticket >= ticket => return Ok(()),
@@ -151,8 +171,9 @@ impl Keeper {
         }
     }
 
-    /// Ends both threads after what they are doing. Flushes nothing.
+    /// Ends both threads; a flush under way is finished, a merge is not.
     pub(super) fn stop(&self) {
+        self.shared.view.interrupt_merging();
         self.shared.lock().stop = true;
         self.shared.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
@@ -165,7 +186,7 @@ impl Keeper {
 
     fn is_behind(&self, work: &Work) -> bool {
         self.shared.view.sealed_count() >= SEALED_MAX
-            || (self.shared.view.run_count() >= RUNS_MAX && (work.is_merging || work.compact))
+            || (self.shared.view.run_count() >= RUNS_MAX && work.is_waiting_worthwhile())
     }
 
     fn try_again(&self, mut work: MutexGuard<'_, Work>) {
@@ -181,11 +202,39 @@ impl Drop for Keeper {
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+/// Starts a thread that says so when it panics.
+fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce(&Shared) + Send + 'static) -> Result<JoinHandle<()>> {
+    let guard = Guard(shared.clone());
     let builder = std::thread::Builder::new().name(name.into());
-    builder
-        .spawn(work)
-        .map_err(|error| StorageError::Unavailable(format!("cannot start a thread: {error}")))
+    let thread = builder.spawn(move || work(&guard.0));
+    thread.map_err(|error| StorageError::Unavailable(format!("cannot start a thread: {error}")))
+}
+
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().is_broken = true;
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+impl Work {
+    /// Are tables being merged, or about to be?
+    fn is_waiting_worthwhile(&self) -> bool {
+        self.is_merging || self.compact
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_broken {
+            return Err(StorageError::Unavailable(
+                "a thread of the view store has panicked".into(),
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Shared {
@@ -247,7 +296,7 @@ impl Shared {
                 on_tables_dropped(view);
             }
             if compact {
-                match self.view.compact() {
+                match self.view.merge() {
                     Ok(more) => self.lock().compact |= more,
                     Err(error) => tracing::warn!(%error, "cannot merge tables"),
                 }

@@ -3,7 +3,7 @@
 //! Asking never waits: a command is either taken at once or refused, so a caller that goes away afterwards cancels nothing.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use orrery_model::{LogId, Position};
 use orrery_partition::storage::{Result, Role, StorageError};
@@ -14,7 +14,6 @@ use super::keeper::Ticket;
 use super::record::ViewId;
 use super::view::Batch;
 use crate::fence::Claim;
-use std::sync::Arc;
 
 /// Commands waiting at once. One append per log is in flight, so more means that nobody waits for answers.
 const WAITING_MAX: usize = 1 << 16;

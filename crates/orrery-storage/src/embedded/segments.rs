@@ -373,7 +373,7 @@ fn secure(
     trust: Trust,
 ) -> io::Result<Arc<dyn LogFile>> {
     if trust == Trust::Sync {
-        if file.len()? > kept.len() as u64 {
+        if file.size_bytes()? > kept.len() as u64 {
             file.truncate(kept.len() as u64)?;
         }
         file.sync()?;
@@ -389,7 +389,7 @@ fn secure(
 }
 
 fn read_all(file: &dyn LogFile) -> io::Result<Bytes> {
-    let mut bytes = vec![0; file.len()? as usize];
+    let mut bytes = vec![0; file.size_bytes()? as usize];
     file.read_at(0, &mut bytes)?;
     Ok(Bytes::from(bytes))
 }

@@ -27,9 +27,9 @@ impl Default for EmbeddedSettings {
         EmbeddedSettings {
             cache: ViewCache::new(16 << 20),
             write_buffer_bytes: 16 << 20,
-            segment_bytes: 16 << 20,
+            segment_bytes: 8 << 20,
             replay_bytes_max: 64 << 20,
-            log_keep_bytes: 32 << 20,
+            log_keep_bytes: 16 << 20,
             free_reserve_bytes: 256 << 20,
         }
     }

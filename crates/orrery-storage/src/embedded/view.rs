@@ -6,11 +6,15 @@
 //! that moves only in [`ViewStore::publish`], so they never see a part of a group either.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use lsm_tree::compaction::Leveled;
+use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use lsm_tree::config::CompressionPolicy;
 use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType};
 use orrery_model::{Epoch, LogId, Position};
@@ -25,6 +29,8 @@ const LOGS: u8 = 1;
 const ENTRIES: u8 = 2;
 /// Version of the values below. A reader refuses what it does not know.
 const FORMAT: u8 = 1;
+/// Size of a table. Small ones make merges short.
+const TABLE_BYTES: u64 = 16 << 20;
 /// Bytes before the log's own key in an entry's key.
 pub(super) const ENTRY_PREFIX_BYTES: usize = 9;
 
@@ -72,6 +78,7 @@ impl Batch {
 
 pub(super) struct ViewStore {
     tree: AnyTree,
+    merging: Merging,
     sequence: SequenceNumberCounter,
     readers: Mutex<Readers>,
 }
@@ -93,6 +100,7 @@ impl fmt::Debug for ViewStore {
 impl ViewStore {
     pub(super) fn open(dir: &Path, cache: &ViewCache) -> Result<ViewStore> {
         let sequence = SequenceNumberCounter::default();
+        let merging = Merging::default();
         // The tree moves its own notion of visible when it flushes; ours moves only with whole groups.
         let tree = lsm_tree::Config::new(dir, sequence.clone(), SequenceNumberCounter::default())
             .use_cache(cache.blocks.clone())
@@ -102,12 +110,14 @@ impl ViewStore {
                 CompressionType::None,
                 CompressionType::Lz4,
             ]))
+            .with_compaction_filter_factory(Some(Arc::new(merging.clone())))
             .open()
             .map_err(|error| damaged("open the view", &error))?;
         let visible = tree.get_highest_persisted_seqno().map_or(1, |highest| highest + 1);
         sequence.set(visible);
         Ok(ViewStore {
             tree,
+            merging,
             sequence,
             readers: Mutex::new(Readers {
                 visible,
@@ -239,11 +249,19 @@ impl ViewStore {
     }
 
     /// Merges some tables; answers whether there was anything to do.
-    pub(super) fn compact(&self) -> lsm_tree::Result<bool> {
+    pub(super) fn merge(&self) -> lsm_tree::Result<bool> {
         let before = self.tree.current_version().id();
-        self.tree
-            .compact(Arc::new(lsm_tree::compaction::Leveled::default()), self.oldest_needed())?;
-        Ok(self.tree.current_version().id() != before)
+        let strategy = Leveled::default().with_table_target_size(TABLE_BYTES);
+        match self.tree.compact(Arc::new(strategy), self.oldest_needed()) {
+            Ok(()) => Ok(self.tree.current_version().id() != before),
+            Err(_) if self.merging.is_interrupted() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives up the merge under way, and all later ones. What it wrote is removed at the next open.
+    pub(super) fn interrupt_merging(&self) {
+        self.merging.interrupted.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -270,6 +288,37 @@ impl ViewStore {
     }
 }
 
+/// Lets a merge of many tables be given up, by failing where the tree would let us drop entries.
+#[derive(Clone, Debug, Default)]
+struct Merging {
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Merging {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+impl Factory for Merging {
+    fn name(&self) -> &str {
+        "interruptible"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(self.clone())
+    }
+}
+
+impl CompactionFilter for Merging {
+    fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        match self.is_interrupted() {
+            true => Err(lsm_tree::Error::Io(io::ErrorKind::Interrupted.into())),
+            false => Ok(Verdict::Keep),
+        }
+    }
+}
+
 /// Reads all views as they were at one moment.
 pub(super) struct Reader {
     store: Arc<ViewStore>,
@@ -287,7 +336,7 @@ impl Reader {
     /// Entries with their whole keys.
     pub(super) fn range(
         &self,
-        bounds: (std::ops::Bound<Bytes>, std::ops::Bound<Bytes>),
+        bounds: (Bound<Bytes>, Bound<Bytes>),
     ) -> impl DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + Send + 'static {
         self.store.tree.range::<Bytes, _>(bounds, self.at, None).map(|entry| {
             let (key, value) = entry.into_inner().map_err(|error| damaged("read the view", &error))?;
@@ -351,7 +400,7 @@ fn decode_log(key: &[u8], value: &[u8]) -> Option<(LogId, LogMeta)> {
 /// Errors of the tree: of the disk, or of what the disk gave back.
 fn damaged(what: &str, error: &lsm_tree::Error) -> StorageError {
     match error {
-        lsm_tree::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+        lsm_tree::Error::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
             StorageError::Unavailable(format!("cannot {what}: {error}"))
         }
         _ => StorageError::Corrupt(format!("cannot {what}: {error}")),

@@ -138,6 +138,8 @@ impl VersionedMap {
         // A version is dead once its successor is visible to the oldest reader.
         let successors = entry.older.iter().skip(1).chain([&entry.newest]);
         let n_dead = successors.take_while(|successor| successor.since <= horizon).count();
+        // A key superseded twice is collected twice; the first time may have dropped all.
+        let n_dead = n_dead.min(entry.older.len());
         let dead: u64 = entry.older.drain(..n_dead).map(|version| version.size_bytes()).sum();
         self.size_bytes -= dead;
         if entry.newest.value.is_none() && entry.older.is_empty() {
@@ -193,6 +195,17 @@ mod tests {
         assert_eq!((map.get(1, b"k"), map.get(2, b"k")), (None, Some(bytes("two"))));
         map.collect(None, usize::MAX);
         assert_eq!((map.size_bytes(), map.entries.len(), map.garbage.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_key_overwritten_twice_while_it_was_read_is_collected_once() {
+        let mut map = VersionedMap::default();
+        map.write(1, bytes("k"), Some(bytes("one")), None);
+        map.write(2, bytes("k"), Some(bytes("two")), Some(1));
+        map.write(3, bytes("k"), Some(bytes("six")), Some(2));
+        map.collect(None, usize::MAX);
+        assert_eq!(all(&map, 3), [(bytes("k"), bytes("six"))]);
+        assert_eq!((map.size_bytes(), map.garbage.len()), (4, 0));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What every store promises. Each promise is checked against every implementation; a behaviour that is not here is not in
 //! the traits.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use orrery_model::{Epoch, LogId};

@@ -50,7 +50,7 @@ promise! {
         let epoch = Transaction::at_lsn(decided.position(), Epoch(3), start, Timestamp(2), operations);
         follower.append(decided.position(), stage(follower.as_ref(), vec![epoch.clone()])).await.unwrap();
         assert_eq!(follower.head(), epoch.position());
-        assert_eq!(follower.read_log(Lsn(1), usize::MAX).await.unwrap(), [epoch.clone()]);
+        assert_eq!(follower.read_log(Lsn(1), usize::MAX).await.unwrap(), std::slice::from_ref(&epoch));
         let refused = harness.store.open(LOG, Role::Own { epoch: Epoch(2) }).await.map(|_| ());
         assert_eq!(refused, Err(StorageError::Fenced { actual: epoch.position() }), "a later epoch has written");
     }

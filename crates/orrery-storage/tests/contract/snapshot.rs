@@ -85,7 +85,7 @@ promise! {
         let mut kept = Vec::new();
         for round in 0..300 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (key, is_removal) = (format!("key {}", (random >> 33) % 40), (random >> 60) % 4 == 0);
+            let (key, is_removal) = (format!("key {}", (random >> 33) % 40), (random >> 60).is_multiple_of(4));
             let text = format!("round {round}");
             let writes = [(key.as_str(), (!is_removal).then_some(text.as_str()))];
             model.push(transaction(log.head(), &writes));
@@ -98,6 +98,28 @@ promise! {
         for (snapshot, length) in kept {
             assert_eq!(content(snapshot.as_ref()), Model::replay(&model[..length]).0);
         }
+        assert_eq!(content(log.snapshot().unwrap().as_ref()), Model::replay(&model).0);
+    }
+}
+
+promise! {
+    async fn a_view_stays_right_while_snapshots_come_and_go(harness) {
+        let log = harness.own(LOG).await;
+        let mut model = Vec::new();
+        let mut kept = std::collections::VecDeque::new();
+        for round in 0..200 {
+            let (key, text) = (format!("key {}", round % 7), format!("round {round}"));
+            let writes = [(key.as_str(), (round % 5 != 0).then_some(text.as_str()))];
+            model.push(transaction(log.head(), &writes));
+            write(log.as_ref(), &writes).await.unwrap();
+            kept.push_back((log.snapshot().unwrap(), model.len()));
+            if kept.len() > 1 + round % 4 {
+                let (snapshot, length) = kept.pop_front().unwrap();
+                assert_eq!(content(snapshot.as_ref()), Model::replay(&model[..length]).0, "round {round}");
+            }
+        }
+        kept.clear();
+        write(log.as_ref(), &[]).await.unwrap();
         assert_eq!(content(log.snapshot().unwrap().as_ref()), Model::replay(&model).0);
     }
 }

@@ -106,6 +106,43 @@ async fn a_lost_view_is_not_served_from_a_trimmed_log() {
 }
 
 #[tokio::test]
+async fn damaged_tables_are_never_read_as_something_else() {
+    let rig = Rig::new(keeping());
+    let log = rig.own(LOG).await;
+    for number in 0..200 {
+        write(
+            log.as_ref(),
+            &[(&format!("{number:04}"), Some(&format!("value {number}")))],
+        )
+        .await
+        .unwrap();
+    }
+    rig.store.close().await.unwrap();
+    let Rig { dir, disk, store } = rig;
+    let whole = crate::support::content(log.snapshot().unwrap().as_ref());
+    drop((log, store));
+    let tables = dir.path().join("view").join("tables");
+    let table = std::fs::read_dir(&tables).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(&table).unwrap();
+    for at in (0..bytes.len()).step_by(bytes.len() / 40) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x5A;
+        std::fs::write(&table, damaged).unwrap();
+        let Ok(store) = open(dir.path(), keeping(), &disk) else {
+            continue;
+        };
+        let Ok(log) = store.open(LOG, Role::Follow).await else {
+            continue;
+        };
+        for (key, value) in &whole {
+            let read = log.snapshot().unwrap().get(key);
+            let is_honest = read.as_ref().is_ok_and(|read| read.as_ref() == Some(value)) || read.is_err();
+            assert!(is_honest, "byte {at}: {read:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_older_view_is_brought_up_by_replay() {
     let rig = Rig::new(keeping());
     let log = rig.own(LOG).await;

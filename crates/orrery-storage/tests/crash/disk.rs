@@ -220,7 +220,7 @@ struct DiskFile {
 }
 
 impl LogFile for DiskFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.disk.lock().files[self.id].current.len() as u64)
     }
 

@@ -3,6 +3,8 @@
 //! The log lives on a simulated disk. The view's files are real: the tree syncs what it flushes and keeps nothing else, so
 //! giving up a store without closing it leaves exactly what a power cut would.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
