@@ -12,6 +12,7 @@ use orrery_partition::project;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Health, Log, Role, Staged, Store};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::account::{Account, AccountKeys, KeyKind, Secret};
 use crate::api::{Failure, Operation, Reply, Request};
@@ -252,12 +253,14 @@ impl Node {
         };
         let (sender, inbox) = mpsc::channel(INBOX);
         let partition = Partition::new(
+        let ended = CancellationToken::new();
             range.partition,
             Arc::clone(&log),
             sender,
             Arc::clone(&self.cache),
             Throttle::default(),
         )?;
+            ended.clone(),
         let partition = Arc::new(partition);
         let writer = Writer {
             partition: range.partition,
@@ -268,7 +271,7 @@ impl Node {
             clock: Arc::clone(&self.clock),
             last_at: Timestamp(0),
         };
-        self.tasks.spawn(writer.run(inbox));
+        self.tasks.spawn(writer.run(inbox, ended.drop_guard()));
         self.partitions
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -300,13 +303,38 @@ impl Node {
     }
 
     /// Takes a partition out of service: its writer ends once the last request lets go of it.
-    pub(crate) fn close_partition(&self, log: LogId) {
-        self.partitions
+    pub(crate) fn close_partition(&self, log: LogId) -> Option<Arc<Partition>> {
+        let closed = self
+            .partitions
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&log);
         self.cache.clear(log);
     }
+        closed
+    }
+
+    /// Takes partitions out of service and gives their space back when the last request has let go of them: one that is
+    /// still under way must not meet a view that is being emptied. What is cut off goes at the next start.
+    pub(crate) fn retire_partitions(&self, logs: Vec<LogId>) {
+        for log in logs {
+            let closed = self.close_partition(log);
+            let ended = closed.as_ref().map(|partition| partition.ended());
+            drop(closed);
+            let (store, stopped) = (Arc::clone(&self.store), self.tasks.stopped());
+            self.tasks.spawn(async move {
+                if let Some(ended) = ended {
+                    tokio::select! {
+                        // Both are safe to drop: neither has begun anything.
+                        () = ended => {}
+                        () = stopped => return,
+                    }
+                }
+                if let Err(error) = store.drop_log(log).await {
+                    tracing::warn!(%log, %error, "a log that is no longer needed stays until the next start");
+                }
+            });
+        }
 
     /// Sets every partition's share of its container's throughput.
     pub(crate) fn set_throttles(&self, container: &ContainerEntry) {

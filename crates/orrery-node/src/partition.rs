@@ -13,6 +13,7 @@ use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Snapshot};
 use orrery_partition::stored::StoredItem;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::api::PartitionFacts;
 use crate::cache::{CacheKey, HotCache};
@@ -30,6 +31,7 @@ pub struct Partition {
     session_version: AtomicU64,
     inbox: mpsc::Sender<Job>,
     cache: Arc<HotCache>,
+    ended: CancellationToken,
 }
 
 /// A message to the writer.
@@ -78,6 +80,7 @@ impl Partition {
         inbox: mpsc::Sender<Job>,
         cache: Arc<HotCache>,
         throttle: Throttle,
+        ended: CancellationToken,
     ) -> Result<Partition> {
         let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
         let session_version = AtomicU64::new(state.map_or(0, |state| state.session_version));
@@ -88,6 +91,7 @@ impl Partition {
             session_version,
             inbox,
             cache,
+            ended,
         })
     }
 
@@ -116,6 +120,11 @@ impl Partition {
         let (reply, held) = oneshot::channel();
         self.inbox.send(Job::Hold { reply }).await.map_err(|_| stopping())?;
         held.await.map_err(|_| stopping())
+    }
+
+    /// Completes when the writer has ended, which it does once nobody holds this partition any more.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.ended.clone().cancelled_owned()
     }
 
     pub fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {

@@ -55,7 +55,7 @@ impl Node {
             let record = find(&node, &name)?;
             change.put(Record::Snapshot(name, None));
             change.commit().await?;
-            drop_logs(&node, record.partitions.iter().map(|saved| saved.copy).collect()).await;
+            node.retire_partitions(record.partitions.iter().map(|saved| saved.copy).collect());
             Ok(())
         })
         .await
@@ -68,7 +68,7 @@ impl Node {
             let mut change = node.control.change().await;
             let gone = clear(&node, &mut change)?;
             change.commit().await?;
-            drop_logs(&node, gone).await;
+            node.retire_partitions(gone);
             Ok(())
         })
         .await
@@ -110,7 +110,7 @@ async fn save(node: &Arc<Node>, name: String) -> Result<SnapshotInfo> {
     change.put(Record::Snapshot(name.clone(), Some(record.clone())));
     change.commit().await?;
     if let Some(replaced) = replaced {
-        drop_logs(node, replaced.partitions.iter().map(|saved| saved.copy).collect()).await;
+        node.retire_partitions(replaced.partitions.iter().map(|saved| saved.copy).collect());
     }
     Ok(info(&name, &record))
 }
@@ -172,8 +172,7 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
         }
         node.set_throttles(&container);
     }
-    drop_logs(node, gone).await;
-    Ok(info(name, &saved))
+    Ok(())
 }
 
 /// Above everything the account has ever shown, and in an epoch of its own.
@@ -211,15 +210,6 @@ fn clear(node: &Node, change: &mut Change<'_>) -> Result<Vec<LogId>> {
         change.put(Record::Resource(rid, None));
     }
     Ok(logs)
-}
-
-async fn drop_logs(node: &Node, logs: Vec<LogId>) {
-    for log in logs {
-        node.close_partition(log);
-        if let Err(error) = node.store.drop_log(log).await {
-            tracing::warn!(%log, %error, "a log that is no longer needed stays until the next start");
-        }
-    }
 }
 
 async fn copy_view(node: &Node, from: Arc<dyn Snapshot>, to: LogId, position: Position) -> Result<()> {

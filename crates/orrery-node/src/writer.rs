@@ -18,6 +18,7 @@ use orrery_partition::project;
 use orrery_partition::storage::{Log, Staged, StorageError};
 use orrery_partition::stored::StoredItem;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::DropGuard;
 
 use crate::cache::{CacheKey, HotCache};
 use crate::clock::Clock;
@@ -51,8 +52,8 @@ struct Decided {
 }
 
 impl Writer {
-    /// Runs until every sender is gone.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
+    /// Runs until every sender is gone; dropping `_ended` tells that it has ended.
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Job>, _ended: DropGuard) {
         let mut waiting = Vec::with_capacity(BATCH_COMMANDS_MAX);
         while inbox.recv_many(&mut waiting, BATCH_COMMANDS_MAX).await > 0 {
             let mut jobs = waiting.drain(..).peekable();

@@ -131,7 +131,7 @@ async fn create_container(
 
 async fn abandon(node: &Node, entry: &ContainerEntry) {
     for range in &entry.ranges {
-        node.close_partition(range.log);
+        drop(node.close_partition(range.log));
         if let Err(error) = node.store.drop_log(range.log).await {
             tracing::warn!(log = %range.log, %error, "an abandoned log stays until the next start");
         }

@@ -49,11 +49,6 @@ pub(super) async fn delete(
         }
     }
     change.commit().await?;
-    for log in logs {
-        node.close_partition(log);
-        if let Err(error) = node.store.drop_log(log).await {
-            tracing::warn!(%log, %error, "a deleted partition's log stays until the next start");
-        }
-    }
+    node.retire_partitions(logs);
     Ok(Outcome::Deleted)
 }

@@ -164,7 +164,7 @@ fn any_sealed(node: &Node, container: &ResourceId, record: &ReshardRecord) -> Re
 async fn carry_out(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
     let entry = container_entry(node, container)?;
     for (_, log, _) in &record.children {
-        node.close_partition(*log);
+        drop(node.close_partition(*log));
         node.store.drop_log(*log).await.map_err(unreadable)?;
     }
     let sealed = copy::build(node, &entry, record).await?;
@@ -174,8 +174,13 @@ async fn carry_out(node: &Arc<Node>, container: &ResourceId, record: &ReshardRec
     }
     publish(node, &entry, record, &children).await?;
     drop(sealed);
-    retire(node, &entry, record).await;
-    catch_up_definition(node, container, &children).await
+    let parents = record.parents.iter().filter_map(|parent| entry.range(*parent));
+    node.retire_partitions(parents.map(|range| range.log).collect());
+    // The children serve: from here on a failure must not undo anything.
+    if let Err(error) = catch_up_definition(node, container, &children).await {
+        tracing::warn!(%error, "a child learns its new definition when it opens next");
+    }
+    Ok(())
 }
 
 fn child_entries(node: &Node, entry: &ContainerEntry, record: &ReshardRecord) -> Vec<RangeEntry> {
@@ -220,16 +225,6 @@ async fn publish(node: &Node, entry: &ContainerEntry, record: &ReshardRecord, ch
     Ok(())
 }
 
-/// The parents' space comes back. A log that cannot be dropped now is dropped at the next start.
-async fn retire(node: &Node, entry: &ContainerEntry, record: &ReshardRecord) {
-    for range in record.parents.iter().filter_map(|parent| entry.range(*parent)) {
-        node.close_partition(range.log);
-        if let Err(error) = node.store.drop_log(range.log).await {
-            tracing::warn!(log = %range.log, %error, "a retired partition's log stays until the next start");
-        }
-    }
-}
-
 /// A definition that changed while the children were built reaches them now.
 async fn catch_up_definition(node: &Arc<Node>, container: &ResourceId, children: &[RangeEntry]) -> Result<()> {
     let Ok(entry) = container_entry(node, container) else {
@@ -270,7 +265,7 @@ async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord
 
 async fn undo(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
     for (_, log, _) in &record.children {
-        node.close_partition(*log);
+        drop(node.close_partition(*log));
         node.store.drop_log(*log).await.map_err(unreadable)?;
     }
     let mut change = node.control.change().await;
