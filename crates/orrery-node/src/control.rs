@@ -150,6 +150,15 @@ impl Change<'_> {
         LogId(self.counters.logs)
     }
 
+    /// What the records put so far say by themselves, without anything that was there before.
+    pub fn preview(&self) -> Result<Catalogue> {
+        let mut catalogue = Catalogue::default();
+        for record in &self.records {
+            catalogue.apply(record.key().as_bytes(), record.value().as_deref())?;
+        }
+        Ok(catalogue)
+    }
+
     /// Makes the change durable, then visible.
     pub async fn commit(mut self) -> Result<Lsn> {
         self.records.push(Record::Counters(self.counters));

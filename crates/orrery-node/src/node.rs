@@ -8,9 +8,9 @@ use orrery_model::log::{Opened, Operation as LogOperation, Transaction};
 use orrery_model::{Epoch, Error, LogId, Result, Status, Timestamp};
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
-use orrery_partition::project;
+use orrery_partition::project::Projector;
 use orrery_partition::state::PartitionState;
-use orrery_partition::storage::{Health, Log, Role, Staged, Store};
+use orrery_partition::storage::{Health, Log, Project as _, Role, Staged, Store};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -252,15 +252,15 @@ impl Node {
             None => self.append_opened(&*log, container, range).await?,
         };
         let (sender, inbox) = mpsc::channel(INBOX);
-        let partition = Partition::new(
         let ended = CancellationToken::new();
+        let partition = Partition::new(
             range.partition,
             Arc::clone(&log),
             sender,
             Arc::clone(&self.cache),
             Throttle::default(),
-        )?;
             ended.clone(),
+        )?;
         let partition = Arc::new(partition);
         let writer = Writer {
             partition: range.partition,
@@ -310,7 +310,6 @@ impl Node {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&log);
         self.cache.clear(log);
-    }
         closed
     }
 
@@ -335,6 +334,7 @@ impl Node {
                 }
             });
         }
+    }
 
     /// Sets every partition's share of its container's throughput.
     pub(crate) fn set_throttles(&self, container: &ContainerEntry) {
@@ -410,7 +410,8 @@ pub(crate) async fn append_transaction(log: &dyn Log, transaction: Transaction) 
     let transaction = Arc::new(transaction);
     let head = log.head();
     let snapshot = log.snapshot().map_err(unreadable)?;
-    let writes = project::project(None, &*snapshot, &transaction).map_err(unreadable)?;
+    // The definition, if it matters, is in the view or in the transaction itself.
+    let writes = Projector::default().project(&*snapshot, &transaction).map_err(unreadable)?;
     log.append(head, vec![Staged { transaction, writes }])
         .await
         .map_err(unreadable)

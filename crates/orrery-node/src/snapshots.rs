@@ -157,20 +157,28 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
             Some(record),
         ));
     }
-    let containers: std::collections::HashSet<_> = saved
-        .partitions
-        .iter()
-        .map(|partition| partition.container.clone())
-        .collect();
-    change.commit().await?;
-    for rid in containers {
-        let Some(container) = node.control.catalogue().container(&rid).cloned() else {
-            continue;
-        };
+    // Everything restored serves before the catalogue names it, so that no request finds it missing.
+    let restored: Vec<Arc<ContainerEntry>> = change.preview()?.containers().cloned().collect();
+    let opened = match open_all(node, &restored).await {
+        Ok(()) => change.commit().await.map(drop),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = opened {
+        // The outcome may be unknown, so the logs stay; the next start drops them if no record names them.
+        let ranges = restored.iter().flat_map(|container| &container.ranges);
+        ranges.for_each(|range| drop(node.close_partition(range.log)));
+        return Err(error);
+    }
+    restored.iter().for_each(|container| node.set_throttles(container));
+    node.retire_partitions(gone);
+    Ok(info(name, &saved))
+}
+
+async fn open_all(node: &Node, containers: &[Arc<ContainerEntry>]) -> Result<()> {
+    for container in containers {
         for range in &container.ranges {
-            node.open_partition(&container, range).await?;
+            node.open_partition(container, range).await?;
         }
-        node.set_throttles(&container);
     }
     Ok(())
 }

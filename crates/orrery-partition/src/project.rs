@@ -70,6 +70,12 @@ pub fn operations(
     Ok(view.into_writes())
 }
 
+/// The least version of session tokens in an epoch. Epochs start at ever higher multiples of 2^32, so a restored view,
+/// whatever version it was saved with, supersedes the tokens of all earlier epochs; merges count up in between.
+fn version_of_epoch(start: Lsn) -> u64 {
+    (start.0 >> 32) << 16
+}
+
 fn record(operation: &Operation) -> Option<ViewWrite> {
     match operation {
         Operation::Record { key, value } => Some((keys::record(key), value.clone())),
@@ -101,7 +107,9 @@ impl Projection<'_> {
                 Ok(())
             }
             Operation::EpochStarted { .. } => {
-                self.state()?.session_version += 1;
+                let lsn = self.lsn;
+                let state = self.state()?;
+                state.session_version = version_of_epoch(lsn).max(state.session_version + 1);
                 Ok(())
             }
             Operation::Opened(opened) => {
