@@ -243,7 +243,7 @@ async fn catch_up_definition(node: &Arc<Node>, container: &ResourceId, children:
 /// After a failure: back to the parents if none is sealed, otherwise forward, again and again.
 async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) {
     let mut wait = Duration::from_millis(100);
-    loop {
+    while is_under_way(node, container, record) {
         let sealed = any_sealed(node, container, record);
         let settled = match sealed {
             Ok(true) => carry_out(node, container, record).await,
@@ -261,6 +261,12 @@ async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord
             () = tokio::time::sleep(wait) => wait = (wait * 2).min(Duration::from_secs(10)),
         }
     }
+}
+
+/// Once published, or deleted with its container, a split or merge is nobody's to undo: the children may be all there is.
+fn is_under_way(node: &Node, container: &ResourceId, record: &ReshardRecord) -> bool {
+    let key = (container.clone(), record.children[0].0);
+    node.control.catalogue().reshards.contains_key(&key)
 }
 
 async fn undo(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
