@@ -1,5 +1,6 @@
 //! Reading a container page by page, in the order of EPK and then of creation.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -57,12 +58,20 @@ async fn read_page(
         .map(|text| Continuation::decode(text, secret))
         .transpose()?;
     let mut collected = Collected::new(page.n_items_max.unwrap_or(PAGE_ITEMS_DEFAULT).clamp(1, PAGE_ITEMS_MAX));
-    let ranges: Vec<RangeEntry> = container.overlapping(&range).cloned().collect();
-    for entry in &ranges {
+    let mut ranges: VecDeque<RangeEntry> = container.overlapping(&range).cloned().collect();
+    while let Some(entry) = ranges.pop_front() {
         if after.as_ref().is_some_and(|after| entry.range.max <= after.epk) {
             continue;
         }
-        let partition = node.partition(entry)?;
+        let partition = match node.partition(&entry) {
+            Ok(partition) => partition,
+            Err(error) if target.partition.is_some() => return Err(error),
+            Err(error) => {
+                let successors = successors(node, container, &entry).ok_or(error)?;
+                successors.into_iter().rev().for_each(|one| ranges.push_front(one));
+                continue;
+            }
+        };
         partition.throttle.admit(node.now())?;
         partition
             .wait_for_session(options.session.as_ref(), &entry.parents)
@@ -103,6 +112,17 @@ async fn read_page(
         continuation,
         etag: None,
     }))
+}
+
+/// What a partition that was split or merged since the request began goes on as, cut to its range.
+fn successors(node: &Node, container: &ContainerEntry, gone: &RangeEntry) -> Option<Vec<RangeEntry>> {
+    let current = node.control.catalogue().container(&container.rid).cloned()?;
+    let mut found = Vec::new();
+    for entry in current.overlapping(&gone.range).filter(|entry| entry.log != gone.log) {
+        let range = entry.range.intersection(&gone.range)?;
+        found.push(RangeEntry { range, ..entry.clone() });
+    }
+    (!found.is_empty()).then_some(found)
 }
 
 /// The EPKs a feed is about. A named partition must still exist.

@@ -16,7 +16,7 @@ use crate::api::{
     Resource,
 };
 use crate::authorize;
-use crate::catalogue::ContainerEntry;
+use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::node::Node;
 use crate::partition::{Answer, Partition};
 
@@ -111,8 +111,7 @@ async fn read(
     let key = required_key(container, key)?;
     authorize::scope(principal, &container.rid, Some(&key), item_rid(item))?;
     let epk = Epk::of(container.definition.partition_key(), &key);
-    let range = container.route(&epk).ok_or_else(gone)?;
-    let partition = node.partition(range)?;
+    let (range, partition) = serving(node, container, &epk)?;
     partition.throttle.admit(node.now())?;
     partition
         .wait_for_session(options.session.as_ref(), &range.parents)
@@ -183,6 +182,24 @@ pub fn outcome_of(outcome: StepOutcome) -> Result<Outcome> {
         Effect::Deleted => Outcome::Deleted,
         Effect::NotModified => Outcome::NotModified { etag },
     })
+}
+
+/// The partition that serves an EPK, also when it was split or merged since the request found its container.
+fn serving(node: &Node, container: &Arc<ContainerEntry>, epk: &Epk) -> Result<(RangeEntry, Arc<Partition>)> {
+    let mut container = Arc::clone(container);
+    loop {
+        let range = container.route(epk).ok_or_else(gone)?.clone();
+        match node.partition(&range) {
+            Ok(partition) => return Ok((range, partition)),
+            Err(error) => {
+                let current = node.control.catalogue().container(&container.rid).cloned();
+                container = current.ok_or_else(crate::catalogue::owner_not_found)?;
+                if container.route(epk).is_none_or(|now| now.log == range.log) {
+                    return Err(error);
+                }
+            }
+        }
+    }
 }
 
 /// Sends a command to the partition that holds `epk`, and follows it through a split or merge.
