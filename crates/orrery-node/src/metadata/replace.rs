@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json::Value;
-use orrery_model::{Error, Result};
+use orrery_model::{Error, Result, Status};
 
 use super::{check_precondition, conflict, find, kinds, shown};
 use crate::api::{Outcome, ResourceKind, Selector};
@@ -66,10 +66,16 @@ async fn redefine(node: &Arc<Node>, rid: &orrery_model::ResourceId) -> Result<()
         return Ok(());
     };
     for range in &container.ranges {
-        match node.partition(range) {
-            Ok(partition) => drop(partition.command(define(&container)).await?),
+        let learned = match node.partition(range) {
+            Ok(partition) => partition.command(define(&container)).await,
+            Err(error) => Err(error),
+        };
+        match learned {
             // Split in the meantime: the children were opened with the new definition or get it when they are.
-            Err(error) => tracing::debug!(%error, "a partition learns its new definition when it opens"),
+            Err(error) if error.status() == Status::PARTITION_GONE => {
+                tracing::debug!(%error, "a partition learns its new definition when it opens");
+            }
+            learned => drop(learned?),
         }
     }
     Ok(())
