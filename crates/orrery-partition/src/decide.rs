@@ -3,6 +3,7 @@
 //! Precondition, uniqueness and write are one decision: nothing can come between them, because a partition has one
 //! writer and every decision of a batch sees the effects of those before it.
 
+use orrery_model::etag::Precondition;
 use orrery_model::log::{DeleteItem, Operation, PutItem};
 use orrery_model::{Charge, ContainerDefinition, Epk, Error, Etag, Lsn, PartitionId, Result, Status, Timestamp};
 
@@ -218,6 +219,9 @@ impl Writer<'_> {
     fn read(&self, target: &Target) -> Result<Decided> {
         let current = self.find(target)?;
         let etag = Some(current.item.etag);
+        if let Precondition::IfMatch(_) = self.step.precondition {
+            self.check_precondition(&current)?;
+        }
         let not_modified = !self.step.precondition.holds(Some(&current.item.etag));
         let effect = if not_modified {
             Effect::NotModified
