@@ -3,8 +3,8 @@
 //! Reads go on, so that whatever was under way notices the failure and not the silence. What the store behind it holds is
 //! what a crash at that call would leave.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 
 use orrery_model::log::Transaction;
 use orrery_model::{LogId, Lsn, Position};
@@ -19,6 +19,8 @@ pub enum Cut {
     Before,
     /// All of it, but nobody hears of it.
     After,
+    /// Nothing, and it was a passing trouble: everything after it works.
+    Once,
 }
 
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub struct FailingStore {
 #[derive(Debug)]
 struct Fuse {
     left: AtomicI64,
-    cut_after: AtomicBool,
+    cut: Mutex<Cut>,
     blown: tokio::sync::watch::Sender<bool>,
 }
 
@@ -39,15 +41,16 @@ impl Fuse {
     /// Runs a change, or fails in its place.
     async fn change<T>(&self, change: impl Future<Output = Result<T>>) -> Result<T> {
         let left = self.left.fetch_sub(1, Ordering::SeqCst);
-        if left > 0 {
+        let cut = *self.cut.lock().unwrap();
+        if left > 0 || (left < 0 && cut == Cut::Once) {
             return change.await;
         }
-        if left == 0 && self.cut_after.load(Ordering::SeqCst) {
+        if left == 0 && cut == Cut::After {
             // Whatever it answers, nobody hears it.
             let _ = change.await;
         }
         self.blown.send_replace(true);
-        Err(if left == 0 {
+        Err(if left == 0 && cut != Cut::Once {
             StorageError::Unknown("cut off".into())
         } else {
             StorageError::Unavailable("cut off".into())
@@ -59,7 +62,7 @@ impl FailingStore {
     pub fn new(inner: Arc<dyn Store>) -> Arc<FailingStore> {
         let fuse = Fuse {
             left: AtomicI64::new(i64::MAX),
-            cut_after: AtomicBool::new(false),
+            cut: Mutex::new(Cut::Before),
             blown: tokio::sync::watch::Sender::new(false),
         };
         Arc::new(FailingStore {
@@ -70,7 +73,7 @@ impl FailingStore {
 
     /// Lets `n` changes happen from now on; the next one is cut off, and all after it fail.
     pub fn fail_after(&self, n: i64, cut: Cut) {
-        self.fuse.cut_after.store(cut == Cut::After, Ordering::SeqCst);
+        *self.fuse.cut.lock().unwrap() = cut;
         self.fuse.left.store(n, Ordering::SeqCst);
     }
 
@@ -85,7 +88,7 @@ impl FailingStore {
 
     /// Takes the store behind away: whoever still holds this one can do nothing any more.
     pub fn cut_off(&self) -> Arc<dyn Store> {
-        self.fuse.left.store(-1, Ordering::SeqCst);
+        self.fail_after(-1, Cut::Before);
         self.inner.write().unwrap().take().expect("a store is cut off once")
     }
 

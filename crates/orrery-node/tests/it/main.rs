@@ -4,5 +4,7 @@ mod failing;
 mod support;
 
 mod basics;
+mod expiry;
 mod races;
 mod resharding;
+mod snapshots;

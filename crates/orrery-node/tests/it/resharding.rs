@@ -326,20 +326,7 @@ async fn a_definition_that_changes_during_a_split_reaches_the_children() {
     for round in 0..20 {
         let changing = Arc::clone(&world);
         let ttl = 1000 + round;
-        let change = tokio::spawn(async move {
-            let body = format!(
-                r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"defaultTtl":{ttl}}}"#
-            );
-            let verb = MetadataVerb::Replace {
-                target: named("c"),
-                body: json::parse_value(body.as_bytes()).unwrap(),
-                precondition: Precondition::None,
-                migration: None,
-            };
-            changing
-                .metadata(ResourceKind::Container, vec![named("db")], verb)
-                .await
-        });
+        let change = tokio::spawn(async move { set_default_ttl(&changing, ttl).await });
         let partitions = live(&world);
         match partitions[..] {
             [whole] => drop(world.node.split("db", "c", whole).await.unwrap()),
@@ -348,7 +335,7 @@ async fn a_definition_that_changes_during_a_split_reaches_the_children() {
         }
         assert_eq!(code(change.await.unwrap()), 200, "round {round}");
         // The writers decide by the new definition: an item is over when the new default says so.
-        world.clock.advance_ms(u64::from(ttl as u32) * 1000);
+        world.clock.advance_ms(u64::from(ttl) * 1000);
         assert_eq!(world.all(1000).await.len(), 0, "round {round}");
         assert_eq!(
             code(world.create("a", &format!(r#"{{"id":"{round}","pk":"a"}}"#)).await),
@@ -404,10 +391,9 @@ impl Reshard {
     }
 }
 
-/// Cuts a split or merge off at its n-th change and starts again on what is left. Answers whether it had finished.
-async fn check_cut(medium: &Medium, reshard: Reshard, n: i64, cut: Cut) -> bool {
-    let store = FailingStore::new(medium.open());
-    let world = world_on(store.clone()).await;
+/// A world with forty items of eight keys, ready for what is to be tried.
+async fn prepared(store: Arc<dyn Store>, reshard: Reshard) -> (World, Vec<Ledger>) {
+    let world = world_on(store).await;
     world.with_container("").await;
     let mut ledgers = vec![Ledger::new(); 8];
     for (writer, ledger) in ledgers.iter_mut().enumerate() {
@@ -420,6 +406,13 @@ async fn check_cut(medium: &Medium, reshard: Reshard, n: i64, cut: Cut) -> bool 
     if let Reshard::Merge = reshard {
         Reshard::Split.run(&world.node).await.unwrap();
     }
+    (world, ledgers)
+}
+
+/// Cuts a split or merge off at its n-th change and starts again on what is left. Answers whether it had finished.
+async fn check_cut(medium: &Medium, reshard: Reshard, n: i64, cut: Cut) -> bool {
+    let store = FailingStore::new(medium.open());
+    let (world, mut ledgers) = prepared(store.clone(), reshard).await;
     store.fail_after(n, cut);
     let finished = {
         let running = reshard.run(&world.node);
@@ -493,4 +486,53 @@ async fn a_split_on_disk_cut_off_anywhere_is_finished_or_undone() {
 #[tokio::test]
 async fn a_merge_on_disk_cut_off_anywhere_is_finished_or_undone() {
     check_every_cut(|| Medium::Disk(tempfile::tempdir().unwrap()), Reshard::Merge, 3).await;
+}
+
+/// Lets one change of a split or merge fail while the container's definition changes. Answers whether none failed.
+async fn check_hiccup(reshard: Reshard, n: i64) -> bool {
+    let store = FailingStore::new(MemoryStore::new());
+    let (world, ledgers) = prepared(store.clone(), reshard).await;
+    store.fail_after(n, Cut::Once);
+    let redefine = async {
+        // Early or late: a few turns of the loop per step.
+        for _ in 0..n {
+            tokio::task::yield_now().await;
+        }
+        set_default_ttl(&world, 1_000_000).await
+    };
+    let (done, redefined) = tokio::join!(reshard.run(&world.node), redefine);
+    let undisturbed = done.is_ok() && code(redefined) == 200;
+    store.fail_after(i64::MAX, Cut::Before);
+    assert!(live(&world).len() <= 2, "either finished or undone");
+    check_ledgers(&world, &ledgers).await;
+    // What is in memory and what is stored agree.
+    world.node.stop(std::time::Duration::from_secs(5)).await.unwrap();
+    drop(world);
+    let world = world_on(store.cut_off()).await;
+    check_ledgers(&world, &ledgers).await;
+    undisturbed
+}
+
+async fn set_default_ttl(world: &World, seconds: u32) -> Result<Reply, Failure> {
+    let body =
+        format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"defaultTtl":{seconds}}}"#);
+    let verb = MetadataVerb::Replace {
+        target: named("c"),
+        body: json::parse_value(body.as_bytes()).unwrap(),
+        precondition: Precondition::None,
+        migration: None,
+    };
+    world.metadata(ResourceKind::Container, vec![named("db")], verb).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_split_or_merge_that_fails_once_settles_by_itself() {
+    for reshard in [Reshard::Split, Reshard::Merge] {
+        let mut n = 0;
+        while !check_hiccup(reshard, n).await {
+            n += 1;
+            assert!(n < 500, "{reshard:?} never runs undisturbed");
+        }
+        assert!(n > 5, "{reshard:?} has more than five steps");
+    }
 }
