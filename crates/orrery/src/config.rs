@@ -37,6 +37,10 @@ const SETTINGS: [(&str, &str, &str); 15] = [
     ("tls", "", "certificate chain and key to use, as CHAIN.pem,KEY.pem"),
 ];
 
+/// Variables with our prefix that mean something to logging, the command line's clients or the tests.
+const NOT_SETTINGS: [&str; 9] =
+    ["LOG", "LOG_FORMAT", "BIN", "SOAK", "SIM_SEED", "SIM_SEEDS", "ENDPOINT", "CA", "RESULTS"];
+
 /// Flags of commands that serve. Each has the name of a setting.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServerFlags {
@@ -130,7 +134,7 @@ impl Raw {
         }
         for (name, value) in environment {
             let Some(setting) = name.strip_prefix("ORRERY_") else { continue };
-            if let "LOG" | "LOG_FORMAT" = setting {
+            if NOT_SETTINGS.contains(&setting) {
                 continue;
             }
             raw.set(&setting.to_ascii_lowercase().replace('_', "-"), value, &name)?;
