@@ -197,7 +197,10 @@ impl Compiler<'_> {
             },
         };
         let rest = &steps[n_fixed..];
-        if !rest.is_empty() && matches!(place, Place::Computed | Place::Constructed(_)) {
+        let varies = rest
+            .iter()
+            .any(|step| matches!(step, ast::Step::Index(index) if mentions_names(index)));
+        if varies && matches!(place, Place::Computed | Place::Constructed(_)) {
             let message = "The specified query includes 'member indexer' which is currently not supported.";
             self.problem(span, "SC2990", message);
         }
@@ -321,6 +324,12 @@ fn fixed_step(step: &ast::Step, parameters: &crate::Parameters) -> Option<Step> 
         },
         _ => None,
     }
+}
+
+/// Whether the value of an expression depends on what names are bound to.
+fn mentions_names(expr: &ast::Expr) -> bool {
+    let own = matches!(expr.kind, ExprKind::Name(_) | ExprKind::Subquery { .. });
+    own || expr.children().into_iter().any(mentions_names)
 }
 
 fn path_text(name: &str, steps: &[Step]) -> String {

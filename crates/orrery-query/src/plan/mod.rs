@@ -66,7 +66,7 @@ impl Plan {
     /// Whether rows come out in the order of the items, each item's before the next one's.
     pub fn is_streaming(&self) -> bool {
         let blocking = self.block.grouping.is_some() || self.block.distinct || !self.ordering.is_none();
-        !blocking && !matches!(self.input, Input::Rows(_))
+        !blocking && matches!(self.input, Input::Items)
     }
 
     /// Whether the query reads items at all.

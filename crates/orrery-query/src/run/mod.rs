@@ -149,3 +149,6 @@ pub(crate) fn holds(plan: &Plan, item: &Value, context: &Context<'_>) -> Result<
     )?;
     Ok(!page.rows.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

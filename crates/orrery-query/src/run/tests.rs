@@ -1,0 +1,209 @@
+//! Budgets, pages and limits of a run.
+
+use orrery_model::json::parse_value;
+use orrery_model::{Error, Value};
+
+use super::*;
+use crate::{Definition, Parameters, Query, parse_condition, plan};
+
+fn items(n: usize) -> Vec<Value> {
+    (0..n)
+        .map(|n| parse_value(format!(r#"{{"id":"{n}","n":{n},"list":[1,2,3]}}"#).as_bytes()).unwrap())
+        .collect()
+}
+
+fn planned(sql: &str) -> Plan {
+    plan::plan(&Query::parse(sql).unwrap(), &Definition::plain(), &Parameters::none()).unwrap()
+}
+
+/// Pauses after a number of items, or fails after a number of steps.
+#[derive(Default)]
+struct Limited {
+    pause_after_items: Option<u64>,
+    fail_after_steps: Option<u64>,
+}
+
+impl Budget for Limited {
+    fn check(&mut self, progress: &Progress) -> orrery_model::Result<Pace> {
+        if self.fail_after_steps.is_some_and(|limit| progress.steps >= limit) {
+            return Err(Error::bad_request("out of time"));
+        }
+        let pause = self.pause_after_items.is_some_and(|limit| progress.items_read >= limit);
+        Ok(if pause { Pace::Pause } else { Pace::GoOn })
+    }
+}
+
+fn run_limited(sql: &str, items: &[Value], limits: PageLimits, budget: &mut Limited) -> Result<Page> {
+    run(
+        &planned(sql),
+        &mut ListCursor::new(items),
+        &Context::default(),
+        limits,
+        None,
+        budget,
+    )
+}
+
+#[test]
+fn a_streaming_query_pauses_between_items_and_goes_on() {
+    let items = items(10);
+    let plan = planned("SELECT VALUE c.n FROM c");
+    let mut budget = Limited {
+        pause_after_items: Some(4),
+        ..Limited::default()
+    };
+    let page = run(
+        &plan,
+        &mut ListCursor::new(&items),
+        &Context::default(),
+        PageLimits::unlimited(),
+        None,
+        &mut budget,
+    )
+    .unwrap();
+    assert_eq!(page.rows.len(), 4);
+    let resume = page.resume.expect("six items are left");
+    assert!(!resume.repeats_item());
+    let rest = run(
+        &plan,
+        &mut ListCursor::new(&items[4..]),
+        &Context::default(),
+        PageLimits::unlimited(),
+        Some(&resume),
+        &mut Unlimited,
+    )
+    .unwrap();
+    assert_eq!(rest.rows.len(), 6);
+    assert!(rest.resume.is_none());
+}
+
+#[test]
+fn a_query_that_must_see_everything_does_not_pause() {
+    let mut budget = Limited {
+        pause_after_items: Some(1),
+        ..Limited::default()
+    };
+    let page = run_limited(
+        "SELECT VALUE SUM(c.n) FROM c",
+        &items(10),
+        PageLimits::unlimited(),
+        &mut budget,
+    )
+    .unwrap();
+    assert_eq!(page.rows, [Value::from(45)]);
+    assert_eq!(page.progress.items_read, 10);
+}
+
+#[test]
+fn a_budget_can_end_a_product_within_one_item() {
+    let joins: String = (0..10).map(|n| format!(" JOIN t{n} IN c.list")).collect();
+    let sql = format!("SELECT VALUE COUNT(1) FROM c{joins}");
+    let mut budget = Limited {
+        fail_after_steps: Some(5000),
+        ..Limited::default()
+    };
+    let error = run_limited(&sql, &items(1), PageLimits::unlimited(), &mut budget).unwrap_err();
+    assert_eq!(error.inner(), "out of time");
+}
+
+#[test]
+fn sorting_more_than_memory_allows_is_refused() {
+    let limits = PageLimits {
+        memory_bytes_max: 10_000,
+        ..PageLimits::unlimited()
+    };
+    let error = run_limited(
+        "SELECT * FROM c ORDER BY c.n",
+        &items(1000),
+        limits,
+        &mut Limited::default(),
+    )
+    .unwrap_err();
+    assert!(error.inner().contains("memory"), "{error}");
+}
+
+#[test]
+fn sorting_for_a_small_page_holds_only_that_page() {
+    let limits = PageLimits {
+        rows_max: 10,
+        memory_bytes_max: 40_000,
+        bytes_max: usize::MAX,
+    };
+    let page = run_limited(
+        "SELECT VALUE c.n FROM c ORDER BY c.n DESC",
+        &items(5000),
+        limits,
+        &mut Limited::default(),
+    )
+    .unwrap();
+    let wanted: Vec<Value> = (4990..5000).rev().map(Value::from).collect();
+    assert_eq!(page.rows, wanted);
+    assert!(page.resume.is_some());
+}
+
+#[test]
+fn a_page_ends_after_the_row_that_fills_its_bytes() {
+    let limits = PageLimits {
+        bytes_max: 1,
+        ..PageLimits::unlimited()
+    };
+    let page = run_limited("SELECT * FROM c", &items(3), limits, &mut Limited::default()).unwrap();
+    assert_eq!(page.rows.len(), 1);
+}
+
+#[test]
+fn conditions_hold_or_do_not() {
+    let item = parse_value(br#"{"id":"a","n":5,"tags":["x"]}"#).unwrap();
+    for (text, wanted) in [
+        ("FROM c WHERE c.n = 5", true),
+        ("from c where c.n > 5", false),
+        (
+            "FROM item WHERE ARRAY_CONTAINS(item.tags, 'x') AND NOT IS_DEFINED(item.gone)",
+            true,
+        ),
+        ("FROM c JOIN t IN c.tags WHERE t = 'x'", true),
+        ("FROM c WHERE c.missing = 1", false),
+        ("FROM c", true),
+    ] {
+        assert_eq!(
+            parse_condition(text)
+                .unwrap()
+                .holds(&item, &Parameters::none())
+                .unwrap(),
+            wanted,
+            "{text}"
+        );
+    }
+    for text in [
+        "WHERE c.n = 5",
+        "FROM c WHERE",
+        "FROM c WHERE x = 1",
+        "SELECT * FROM c",
+        "FROM c WHERE true ORDER BY c.n",
+    ] {
+        assert!(parse_condition(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn deep_expressions_run_on_a_small_stack() {
+    let deep = format!("SELECT VALUE {}1{}", "ABS(1 + ".repeat(80), ")".repeat(80));
+    let subqueries = format!("SELECT VALUE {}1{}", "(SELECT VALUE ".repeat(80), ")".repeat(80));
+    let arrays = format!("SELECT VALUE {}1{}", "[".repeat(240), "]".repeat(240));
+    let run = move || {
+        for sql in [&deep, &subqueries, &arrays] {
+            let plan = planned(sql);
+            let page = run(
+                &plan,
+                &mut ListCursor::new(&[]),
+                &Context::default(),
+                PageLimits::unlimited(),
+                None,
+                &mut Unlimited,
+            );
+            assert_eq!(page.unwrap().rows.len(), 1);
+        }
+    };
+    let small = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
+    small.join().expect("a megabyte of stack is enough");
+}
