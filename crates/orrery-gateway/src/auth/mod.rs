@@ -1,7 +1,7 @@
 //! Who sends a request, decided from its `authorization` header and nothing else.
 //!
 //! Two kinds of senders exist: holders of an account key, who sign every request, and holders of a resource token, who
-//! show it. What a resource token allows is checked where the resource is known, in the node. Nothing here logs a key, a
+//! show it. What either may do is checked where the resource is known, in the node. Nothing here logs a key, a
 //! token or a signature, and every comparison with a secret takes the same time whatever it is compared with.
 
 pub mod date;

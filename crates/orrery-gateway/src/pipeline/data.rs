@@ -1,8 +1,8 @@
 //! A request of the data plane: databases, containers, items and what belongs to them.
 
 use http::{HeaderValue, Method, request};
-use orrery_model::{Error, Result, Status};
-use orrery_node::api::{ItemVerb, MetadataVerb, Operation, Principal, ResourceKind, Selector};
+use orrery_model::Result;
+use orrery_node::api::{Principal, ResourceKind, Selector};
 use orrery_node::{Failure, Reply, Request};
 
 use super::{Answered, Incomplete, Pipeline, leave_unread};
@@ -31,7 +31,6 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
     let body = pipeline.read_body(peer, body).await?;
     let names = Names::of(pipeline, &route);
     let decoded = wire::decode(route, &head, body, pipeline.parts().handler.account().consistency)?;
-    refuse_forbidden(&principal, &decoded.operation)?;
     let fault = names.fault(pipeline, &head.method, decoded.name);
     execute(
         pipeline,
@@ -166,35 +165,4 @@ fn is_below_container(kind: RouteKind) -> bool {
         kind,
         RouteKind::Resource(ResourceKind::User | ResourceKind::Permission) | RouteKind::ClientEncryptionKeys
     )
-}
-
-/// A read-only key does not write. What a resource token allows is known where the resource is known.
-fn refuse_forbidden(principal: &Principal, operation: &Operation) -> Result<()> {
-    match principal {
-        Principal::Account { read_only: true } if writes(operation) => Err(Error::new(
-            Status::FORBIDDEN,
-            "The given request cannot be authorized: a read-only key was used for an operation that writes.",
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn writes(operation: &Operation) -> bool {
-    match operation {
-        Operation::Metadata(metadata) => !matches!(
-            metadata.verb,
-            MetadataVerb::Read { .. } | MetadataVerb::List { .. } | MetadataVerb::Query { .. }
-        ),
-        Operation::Item(item) => !matches!(item.verb, ItemVerb::Read { .. }),
-        Operation::Batch(batch) => batch
-            .steps
-            .iter()
-            .any(|step| !matches!(step.verb, ItemVerb::Read { .. })),
-        Operation::DeletePartitionKey { .. } => true,
-        Operation::PartitionRanges { .. }
-        | Operation::ReadFeed { .. }
-        | Operation::Query { .. }
-        | Operation::QueryPlan { .. }
-        | Operation::ChangeFeed { .. } => false,
-    }
 }

@@ -61,25 +61,6 @@ async fn a_signature_of_an_hour_ago_is_refused_with_403() {
     assert_eq!((answer.status, answer.header("x-ms-substatus")), (403, "0"));
 }
 
-#[tokio::test]
-async fn a_read_only_key_reads_and_does_not_write() {
-    let server = server();
-    let read_only = [3; 64];
-    let read = authorization(&read_only, "GET", "docs", "dbs/d/colls/c/docs/x", &now_text());
-    assert_eq!(
-        send(server.address, with_authorization(read_item(), &read))
-            .await
-            .status,
-        200
-    );
-    let write = authorization(&read_only, "POST", "docs", "dbs/d/colls/c", &now_text());
-    let answer = send(server.address, with_authorization(create_item(r#"{"id":"x"}"#), &write)).await;
-    assert_eq!(
-        (answer.status, answer.json()["code"].as_str().unwrap()),
-        (403, "Forbidden")
-    );
-}
-
 /// Knows one container and one permission for it; other operations answer who asked.
 fn permission_script(container: ResourceId) -> Script {
     Script::new(move |request| {

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +14,8 @@ use orrery_gateway::{Gateway, Parts, Pipeline, Settings, bind};
 use orrery_model::{Charge, Error, Status};
 use orrery_node::account::{Account, AccountKeys, Secret};
 use orrery_node::api::{Consistency, Facts, Failure, Outcome, Reply, Request, Resource};
+use orrery_node::{Node, NodeSettings, SystemClock};
+use orrery_storage::MemoryStore;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -48,11 +52,7 @@ impl Script {
             internal: secret(5),
         };
         Script {
-            account: Account {
-                id: "orrery".to_owned(),
-                consistency: Consistency::Session,
-                regions: vec!["West US".to_owned()],
-            },
+            account: account(),
             keys: Arc::new(keys),
             execute: Box::new(move |request| Box::pin(execute(request))),
             commands: Mutex::default(),
@@ -62,6 +62,20 @@ impl Script {
     /// Every operation finds this body.
     pub fn finds(body: &'static str) -> Script {
         Script::new(move |_| async move { Ok(found(body)) })
+    }
+}
+
+/// A secret nobody else has.
+fn fresh_secret() -> [u8; 64] {
+    static N: AtomicU8 = AtomicU8::new(0);
+    [N.fetch_add(1, Ordering::Relaxed); 64]
+}
+
+fn account() -> Account {
+    Account {
+        id: "orrery".to_owned(),
+        consistency: Consistency::Session,
+        regions: vec!["West US".to_owned()],
     }
 }
 
@@ -110,6 +124,7 @@ impl Handler for Script {
 pub struct Server {
     pub address: SocketAddr,
     pub pipeline: Arc<Pipeline>,
+    handler: Arc<dyn Handler>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -119,9 +134,31 @@ impl Server {
         Server::assemble(Parts::new(Arc::new(script), settings), None)
     }
 
+    /// A server with a real node behind it, over storage in memory.
+    pub async fn with_node() -> Server {
+        let settings = NodeSettings {
+            account: account(),
+            primary_key: Secret(STANDARD.decode(KEY).unwrap()),
+            fresh_secret,
+            partitions: 1,
+            enforce_throughput: false,
+            cache_bytes: 1 << 20,
+            purge_interval: Duration::from_secs(3600),
+        };
+        let node = Node::start(settings, MemoryStore::new(), Arc::new(SystemClock::default()))
+            .await
+            .unwrap();
+        Server::assemble(Parts::new(Arc::new(node), Settings::default()), None)
+    }
+
+    pub fn keys(&self) -> Arc<AccountKeys> {
+        self.handler.keys()
+    }
+
     pub fn assemble(parts: Parts, tls: Option<TlsAcceptor>) -> Server {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
+        let handler = Arc::clone(&parts.handler);
         let pipeline = Arc::new(Pipeline::new(parts));
         let gateway = Gateway::new(Arc::clone(&pipeline), tls);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -134,6 +171,7 @@ impl Server {
         Server {
             address,
             pipeline,
+            handler,
             stop: Some(stop),
             task,
         }
