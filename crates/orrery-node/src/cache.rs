@@ -88,7 +88,7 @@ impl HotCache {
         });
     }
 
-    /// Ends what [`HotCache::bar`] began: the key changed at `lsn` to `item` (`None`: gone), or did not change (`lsn` `None`).
+    /// Ends what [`HotCache::bar`] began: the key changed at `lsn` to `item`, or to nothing that may be shown (`None`).
     pub fn release(&self, key: CacheKey, lsn: Option<Lsn>, item: Option<Arc<StoredItem>>) {
         let bytes_max = self.shard_bytes_max;
         self.shard(&key.clone(), |shard| {

@@ -23,6 +23,7 @@ mod partition;
 mod purge;
 mod query;
 mod ranges;
+mod recovery;
 mod reshard;
 mod snapshots;
 mod sync;

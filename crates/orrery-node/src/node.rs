@@ -25,7 +25,7 @@ use crate::query::{self, ItemQuery};
 use crate::tasks::Tasks;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
-use crate::{authorize, batch, feed, items, metadata, purge, ranges, reshard};
+use crate::{authorize, batch, feed, items, metadata, purge, ranges, recovery, reshard};
 
 /// What a node is told when it starts. Plain values; parts with behaviour are arguments of [`Node::start`].
 #[derive(Clone, Debug)]
@@ -81,6 +81,7 @@ impl Node {
         reshard::recover(&node).await?;
         node.drop_strangers().await?;
         node.tasks.spawn(purge::run(Arc::downgrade(&node)));
+        node.tasks.spawn(recovery::run(Arc::downgrade(&node)));
         Ok(node)
     }
 

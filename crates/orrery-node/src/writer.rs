@@ -195,11 +195,11 @@ impl Writer {
         });
         let changed = changed_items(self.log.id(), staged.iter().map(|staged| &*staged.transaction));
         changed.keys().for_each(|key| self.cache.bar(key));
+        // Also when the outcome is unknown: were the write there after all, an older fill must not hide it.
+        let lsn = staged.last().map(|last| last.transaction.lsn);
         let appended = self.log.append(expected.unwrap_or_default(), staged).await;
-        let lsn = appended.is_ok().then(|| self.log.head().lsn);
         for (key, item) in changed {
-            self.cache
-                .release(key, lsn, item.filter(|_| lsn.is_some()).map(Arc::new));
+            self.cache.release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
         }
         appended
     }

@@ -38,6 +38,8 @@ const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A page that can be continued ends after this long; one that cannot fails after the longer time.
 const PAGE_TIME: Duration = Duration::from_secs(4);
 const QUERY_TIME_MAX: Duration = Duration::from_secs(30);
+/// How often a query begins again because partitions changed under it.
+const RESHARD_RETRIES: usize = 3;
 
 /// Runs a query over values that are all at hand.
 pub fn over_values(
@@ -74,7 +76,15 @@ pub async fn items(
         charge: Charge::page(0, 0),
         ..Facts::default()
     };
-    let result = page_of_items(node, options, &container, request, &mut facts).await;
+    let mut result = page_of_items(node, options, &container, &request, &mut facts).await;
+    // A query that did not name a partition need not know that one was split or merged under it.
+    for _ in 0..RESHARD_RETRIES {
+        if request.target.partition.is_some() || !matches!(&result, Err(error) if error.status() == Status::PARTITION_GONE) {
+            break;
+        }
+        let container = find_container(node, options, &request.container)?;
+        result = page_of_items(node, options, &container, &request, &mut facts).await;
+    }
     finish(result, facts)
 }
 
@@ -82,7 +92,7 @@ async fn page_of_items(
     node: &Arc<Node>,
     options: &Options,
     container: &Arc<ContainerEntry>,
-    request: ItemQuery,
+    request: &ItemQuery,
     facts: &mut Facts,
 ) -> Result<Outcome> {
     let ItemQuery {
@@ -98,10 +108,10 @@ async fn page_of_items(
             "Resuming a query by its last sort values is not implemented.",
         ));
     }
-    let range = target_range(container, &target)?;
+    let range = target_range(container, target)?;
     let ranges: Vec<RangeEntry> = container.overlapping(&range).cloned().collect();
     let routed = target.partition_key.is_some() || target.partition.is_some();
-    if !routed && !cross_partition && ranges.len() > 1 {
+    if !routed && !*cross_partition && ranges.len() > 1 {
         return Err(Error::new(
             Status::CROSS_PARTITION_QUERY,
             "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, \
@@ -129,7 +139,7 @@ async fn page_of_items(
         }
     }
     let secret = node.keys().internal.clone();
-    let fingerprint = token::fingerprint(&query);
+    let fingerprint = token::fingerprint(query);
     let after = page
         .continuation
         .as_deref()
@@ -140,7 +150,7 @@ async fn page_of_items(
         plan,
         parts,
         after,
-        limits: limits(&page),
+        limits: limits(page),
         now: node.now(),
     };
     let done = blocking(move || work.run()).await?;

@@ -1,0 +1,40 @@
+//! A store that failed to sync is read-only until it has been reopened and verified. This does it, without a restart.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use orrery_partition::storage::Health;
+
+use crate::node::Node;
+
+/// How often the store's health is looked at, and how long between attempts to reopen.
+const INTERVAL: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+pub async fn run(node: Weak<Node>) {
+    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else { return };
+    tokio::pin!(stopped);
+    let mut pause = INTERVAL;
+    loop {
+        tokio::select! {
+            // Both are safe to drop: neither has begun anything.
+            () = &mut stopped => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let Some(node) = node.upgrade() else { return };
+        let Health::ReadOnly(reason) = node.store.health() else {
+            pause = INTERVAL;
+            continue;
+        };
+        match node.store.reopen().await {
+            Ok(()) => {
+                tracing::info!(reason, "the store was reopened and verified; it takes writes again");
+                pause = INTERVAL;
+            }
+            Err(error) => {
+                tracing::error!(%error, reason, "the store cannot be reopened; it stays read-only");
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
