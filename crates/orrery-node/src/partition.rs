@@ -1,11 +1,10 @@
 //! One physical partition as requests see it: reads from snapshots, writes through its single writer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use orrery_model::session::SessionProgress;
-use orrery_model::{ContainerDefinition, Epk, Error, LogId, Lsn, PartitionId, Result, SessionToken, Status};
+use orrery_model::{ContainerDefinition, Epk, Error, Lsn, PartitionId, Result, SessionToken, Status};
 use orrery_partition::command::{Command, StepResult};
 use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, EpkForm};
@@ -28,7 +27,7 @@ pub struct Partition {
     pub id: PartitionId,
     pub log: Arc<dyn Log>,
     pub throttle: Throttle,
-    session_version: AtomicU64,
+    session_version: u64,
     inbox: mpsc::Sender<Job>,
     cache: Arc<HotCache>,
     ended: CancellationToken,
@@ -83,7 +82,7 @@ impl Partition {
         ended: CancellationToken,
     ) -> Result<Partition> {
         let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
-        let session_version = AtomicU64::new(state.map_or(0, |state| state.session_version));
+        let session_version = state.map_or(0, |state| state.session_version);
         Ok(Partition {
             id,
             log,
@@ -93,10 +92,6 @@ impl Partition {
             cache,
             ended,
         })
-    }
-
-    pub fn log_id(&self) -> LogId {
-        self.log.id()
     }
 
     /// Sends a command to the writer and waits for its answer. Going away early does not undo it.
@@ -177,15 +172,11 @@ impl Partition {
 
     /// What session tokens say of this partition now.
     pub fn progress(&self) -> SessionProgress {
-        let version = self.session_version.load(Ordering::Relaxed) as i64;
+        let version = self.session_version as i64;
         SessionProgress {
             version,
             lsn: self.log.head().lsn,
         }
-    }
-
-    pub fn set_session_version(&self, version: u64) {
-        self.session_version.store(version, Ordering::Relaxed);
     }
 
     /// Facts of an answer that shows the partition at `lsn` or later.

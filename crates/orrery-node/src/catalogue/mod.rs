@@ -180,10 +180,6 @@ impl Catalogue {
         }
     }
 
-    pub fn resource(&self, rid: &ResourceId) -> Option<&Arc<ResourceRecord>> {
-        self.resources.get(rid)
-    }
-
     /// The resource of a kind under a parent.
     pub fn find(
         &self,
