@@ -26,7 +26,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
     let (route, principal) = known.inspect_err(|_| leave_unread(peer, &body))?;
     if route.kind == RouteKind::Account && head.method == Method::GET {
         leave_unread(peer, &body);
-        return Ok(account(pipeline, peer, &head, activity_id));
+        return Ok(account(pipeline, peer, &head, activity_id).await);
     }
     let body = pipeline.read_body(peer, body).await?;
     let names = Names::of(pipeline, &route);
@@ -46,11 +46,17 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
     .await
 }
 
-fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activity_id: HeaderValue) -> Answered {
+async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activity_id: HeaderValue) -> Answered {
+    const NAME: &str = "read_account";
+    if let Some(fault) = Names::default().fault(pipeline, &head.method, NAME)
+        && let Err(error) = suffer(pipeline, peer, fault).await
+    {
+        return Answered::new(NAME, wire::refuse(activity_id, error));
+    }
     let account = pipeline.parts().handler.account();
     let locations = pipeline.parts().addresses.locations(account, head, peer.tls);
     let document = wire::account::document(account, &locations);
-    Answered::new("read_account", wire::encode_account(&activity_id, document))
+    Answered::new(NAME, wire::encode_account(&activity_id, document))
 }
 
 /// A request that was understood and may happen.
@@ -105,16 +111,22 @@ async fn execute_with_fault(
     request: Request,
     fault: Fault,
 ) -> Result<Reply, Failure> {
-    pipeline.metrics().fault();
     let handler = &pipeline.parts().handler;
     if fault.after && !matches!(fault.effect, Effect::None) {
         // The answer is lost on its way back; only what the operation did remains.
         let _ = handler.execute(request.clone()).await;
     }
+    suffer(pipeline, peer, fault).await?;
+    handler.execute(request).await
+}
+
+/// Lets a fault happen. Returns if all it does is to delay.
+async fn suffer(pipeline: &Pipeline, peer: &Peer, fault: Fault) -> Result<()> {
+    pipeline.metrics().fault();
     tokio::time::sleep(fault.delay).await;
     match fault.effect {
-        Effect::None => handler.execute(request).await,
-        Effect::Fail(error) => Err(error.into()),
+        Effect::None => Ok(()),
+        Effect::Fail(error) => Err(error),
         Effect::DropConnection => {
             peer.drop_connection.cancel();
             // The connection is dropped around this future before anything could be written to it.

@@ -192,6 +192,15 @@ async fn a_fault_rule_can_drop_the_connection_before_or_after_the_operation() {
 }
 
 #[tokio::test]
+async fn reading_the_account_can_fail_as_well() {
+    let server = server();
+    add_fault(&server, json!({"operation": "read_account", "status": 503, "count": 1})).await;
+    let account = || crate::client::signed("GET", "/", "", "", "");
+    assert_eq!(send(server.address, account()).await.status, 503);
+    assert_eq!(send(server.address, account()).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_fault_rule_can_delay_and_nothing_else() {
     let server = server();
     add_fault(&server, json!({"delayMs": 150, "count": 1})).await;
