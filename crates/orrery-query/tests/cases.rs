@@ -93,7 +93,12 @@ fn run_file(text: &str) -> Vec<(usize, Result<(), String>)> {
             "sql" => case.as_mut().expect("sql belongs to a test").sql = format!("{rest}{}", block.join("\n")),
             "params" => case.as_mut().expect("params belong to a test").params = Some(rest.to_owned()),
             "items" => around.items = block.iter().map(|item| json(item)).collect(),
-            "definition" => around.definition = json(&format!("{rest}{}", block.join(""))).as_object().unwrap().clone(),
+            "definition" => {
+                around.definition = json(&format!("{rest}{}", block.join("")))
+                    .as_object()
+                    .expect("a definition is an object")
+                    .clone()
+            }
             "key" => around.key = key_definition(&rest.split_whitespace().collect::<Vec<_>>()),
             "expr" => results.push((line, check_expr(rest))),
             _ => {
@@ -139,7 +144,10 @@ fn key_definition(paths: &[&str]) -> PartitionKeyDefinition {
     } else {
         KeyKind::Hash
     };
-    let paths = paths.iter().map(|path| PropertyPath::parse(path).unwrap()).collect();
+    let paths = paths
+        .iter()
+        .map(|path| PropertyPath::parse(path).expect("a key path"))
+        .collect();
     PartitionKeyDefinition::new(paths, kind, KeyVersion::V2, false)
 }
 
@@ -203,7 +211,10 @@ fn check_case(case: &Case, around: &Surroundings) -> Result<(), String> {
                 "hybridSearchQueryInfo"
             };
             let plan = client_plan(case, around).map_err(|error| error.inner())?;
-            check_members(&json(&whole), plan.to_json().get(member).unwrap())
+            check_members(
+                &json(&whole),
+                plan.to_json().get(member).expect("plans have all members"),
+            )
         }
         "refused" => {
             let error = client_plan(case, around).err().ok_or("the plan was made")?;
@@ -326,7 +337,7 @@ fn check_ranges(case: &Case, around: &Surroundings, wanted: &str) -> Result<(), 
 }
 
 fn key_range(definition: &PartitionKeyDefinition, key: &str) -> String {
-    let key = PartitionKey::parse(key).unwrap();
+    let key = PartitionKey::parse(key).expect("a partition key");
     if key.components().len() == definition.paths().len() {
         let epk = Epk::of(definition, &key);
         return format!("{epk}-{epk}]");

@@ -126,10 +126,11 @@ fn sorted(
                 row,
             };
             row += 1;
-            let done = resume
-                .after
-                .as_ref()
-                .is_some_and(|after| buffer.compare(&position, after).is_le());
+            let done = match (&resume.after, &resume.start) {
+                (Some(after), _) => buffer.compare(&position, after).is_le(),
+                (None, Some(start)) => buffer.is_before(&position, start),
+                (None, None) => false,
+            };
             if done || !buffer.has_room_for(&position) {
                 return Ok(ControlFlow::Continue(()));
             }

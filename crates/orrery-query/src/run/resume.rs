@@ -14,6 +14,24 @@ pub struct Resume {
     pub(super) rows_of_item: u64,
     /// The last row given, for sorted results.
     pub(super) after: Option<SortPosition>,
+    /// Where a client asked a sorted result to begin. It counts until there is a last row.
+    pub(super) start: Option<SortStart>,
+}
+
+/// A place in a sorted result that a client chose.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SortStart {
+    pub keys: Vec<Option<Value>>,
+    pub ties: Ties,
+}
+
+/// Which of the rows with exactly the chosen values are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ties {
+    All,
+    None,
+    /// Those from this rank on.
+    From(u64),
 }
 
 /// A row's place in a sorted result.
@@ -35,6 +53,30 @@ impl Resume {
     /// The last row of a sorted result.
     pub fn after(&self) -> Option<&SortPosition> {
         self.after.as_ref()
+    }
+
+    /// Reads the `resumeFilter` of a request: `{"value": […], "rid": …, "exclude": …}`. The values are those last seen, with
+    /// `[]` for undefined; `rank` tells the tie order of a resource id. `None` when the filter cannot be used: it is
+    /// malformed, or sorts by arrays or objects, of which clients keep only a hash.
+    pub fn from_filter(filter: &Value, rank: impl FnOnce(&str) -> Option<u64>) -> Option<Resume> {
+        let keys = filter
+            .get("value")?
+            .as_array()?
+            .iter()
+            .map(filter_key)
+            .collect::<Option<Vec<_>>>()?;
+        let ties = match (
+            filter.get("exclude").and_then(Value::as_bool).unwrap_or(false),
+            filter.get("rid"),
+        ) {
+            (true, _) => Ties::None,
+            (false, None | Some(Value::Null)) => Ties::All,
+            (false, Some(rid)) => Ties::From(rank(rid.as_str()?)?),
+        };
+        Some(Resume {
+            start: Some(SortStart { keys, ties }),
+            ..Resume::default()
+        })
     }
 
     /// A form that fits into a continuation.
@@ -79,7 +121,17 @@ impl Resume {
             emitted: count("e")?,
             rows_of_item: count("r")?,
             after,
+            start: None,
         })
+    }
+}
+
+/// One value of a resume filter: the outer `None` for what cannot be compared, the inner for undefined.
+fn filter_key(value: &Value) -> Option<Option<Value>> {
+    match value {
+        Value::Array(items) if items.is_empty() => Some(None),
+        Value::Array(_) | Value::Object(_) => None,
+        scalar => Some(Some(scalar.clone())),
     }
 }
 

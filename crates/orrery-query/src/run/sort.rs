@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use orrery_model::Value;
 
-use super::resume::SortPosition;
+use super::resume::{SortPosition, SortStart, Ties};
 use crate::parse::ast::Direction;
 use crate::plan::SortKey;
 use crate::values::{order_key_cmp, size_bytes};
@@ -39,6 +39,19 @@ impl SortBuffer {
     /// By the keys in their directions, then by rank, then by the row within its item.
     pub fn compare(&self, a: &SortPosition, b: &SortPosition) -> Ordering {
         compare(&self.directions, a, b)
+    }
+
+    /// Whether a row stands before the place where the client wants to begin.
+    pub fn is_before(&self, position: &SortPosition, start: &SortStart) -> bool {
+        match compare_keys(&self.directions, &position.keys, &start.keys) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => match start.ties {
+                Ties::All => false,
+                Ties::None => true,
+                Ties::From(rank) => position.rank < rank,
+            },
+        }
     }
 
     pub fn has_room_for(&self, position: &SortPosition) -> bool {
@@ -81,7 +94,11 @@ impl SortBuffer {
 }
 
 fn compare(directions: &[Direction], a: &SortPosition, b: &SortPosition) -> Ordering {
-    for ((a, b), direction) in a.keys.iter().zip(&b.keys).zip(directions) {
+    compare_keys(directions, &a.keys, &b.keys).then_with(|| (a.rank, a.row).cmp(&(b.rank, b.row)))
+}
+
+fn compare_keys(directions: &[Direction], a: &[Option<Value>], b: &[Option<Value>]) -> Ordering {
+    for ((a, b), direction) in a.iter().zip(b).zip(directions) {
         let order = order_key_cmp(a, b);
         let order = if *direction == Direction::Descending {
             order.reverse()
@@ -92,5 +109,5 @@ fn compare(directions: &[Direction], a: &SortPosition, b: &SortPosition) -> Orde
             return order;
         }
     }
-    (a.rank, a.row).cmp(&(b.rank, b.row))
+    Ordering::Equal
 }

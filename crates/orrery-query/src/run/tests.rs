@@ -152,6 +152,42 @@ fn a_page_ends_after_the_row_that_fills_its_bytes() {
 }
 
 #[test]
+fn a_client_can_say_where_a_sorted_result_begins() {
+    let items: Vec<Value> = [
+        r#"{"id":"a","k":1}"#,
+        r#"{"id":"b","k":2}"#,
+        r#"{"id":"c","k":2}"#,
+        r#"{"id":"d","k":3}"#,
+        r#"{"id":"e"}"#,
+    ]
+    .iter()
+    .map(|text| parse_value(text.as_bytes()).unwrap())
+    .collect();
+    let ids = |direction: &str, filter: &str| {
+        let filter = parse_value(filter.as_bytes()).unwrap();
+        let resume = Resume::from_filter(&filter, |rid| rid.parse().ok()).unwrap();
+        let plan = planned(&format!("SELECT VALUE c.id FROM c ORDER BY c.k {direction}"));
+        let mut cursor = ListCursor::new(&items);
+        let page = run(
+            &plan,
+            &mut cursor,
+            &Context::default(),
+            PageLimits::unlimited(),
+            Some(&resume),
+            &mut Unlimited,
+        );
+        page.unwrap().rows.iter().filter_map(Value::as_str).collect::<String>()
+    };
+    assert_eq!(ids("ASC", r#"{"value":[2],"exclude":false}"#), "bcd");
+    assert_eq!(ids("ASC", r#"{"value":[2],"exclude":true}"#), "d");
+    assert_eq!(ids("ASC", r#"{"value":[2],"rid":"2","exclude":false}"#), "cd");
+    assert_eq!(ids("DESC", r#"{"value":[2],"exclude":true}"#), "ae");
+    assert_eq!(ids("ASC", r#"{"value":[[]],"exclude":true}"#), "abcd");
+    let hashed = parse_value(br#"{"value":[{"type":"array","low":1,"high":2}],"exclude":true}"#).unwrap();
+    assert!(Resume::from_filter(&hashed, |_| None).is_none());
+}
+
+#[test]
 fn conditions_hold_or_do_not() {
     let item = parse_value(br#"{"id":"a","n":5,"tags":["x"]}"#).unwrap();
     for (text, wanted) in [
