@@ -1,0 +1,137 @@
+//! Splitting a view anywhere and merging the parts gives the view back, and catching up with a log gives what splitting at
+//! its end would have given.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use orrery_model::{Epk, EpkRange, PartitionId};
+use proptest::prelude::*;
+
+use super::replay::{bench, events, play};
+use super::{Bench, MapView};
+use crate::keys::{EpkForm, KeySpace};
+use crate::reshard::{ChildView, belongs, child_state, count, tail};
+use crate::state::PartitionState;
+
+/// A child of a view: its entries and its state.
+#[derive(Clone, Debug, PartialEq)]
+struct Child {
+    range: EpkRange,
+    entries: MapView,
+    state: PartitionState,
+}
+
+fn split(view: &MapView, form: EpkForm, ranges: &[EpkRange]) -> Vec<Child> {
+    let parent = PartitionState::load(view).unwrap().unwrap();
+    let child = |(index, range): (usize, &EpkRange)| {
+        let mut state = child_state(
+            PartitionId(10 + index as u32),
+            range.clone(),
+            std::slice::from_ref(&parent),
+        );
+        let mut entries = MapView::default();
+        for (key, value) in view.0.iter().filter(|(key, value)| belongs(form, key, value, range)) {
+            count(&mut state, key, value);
+            entries.apply([(key.clone(), Some(value.clone()))]);
+        }
+        Child {
+            range: range.clone(),
+            entries,
+            state,
+        }
+    };
+    ranges.iter().enumerate().map(child).collect()
+}
+
+/// Brings children made from `base` to the end of the parent's log.
+fn catch_up(children: &mut [Child], base: &MapView, parent: &Bench, n_copied: usize) {
+    for child in children {
+        let mut view = ChildView::new(base, &child.state);
+        for transaction in &parent.log[n_copied..] {
+            let writes = tail(&parent.definition, &view, transaction, &child.range).unwrap();
+            view.apply(writes);
+        }
+        child.state = PartitionState::load(&view).unwrap().unwrap();
+        child.entries.apply(view.into_writes());
+    }
+}
+
+/// What belongs to items: everything but the state and the definition, which are each partition's own.
+fn of_items(view: &MapView) -> BTreeMap<Bytes, Bytes> {
+    let own = |key: &Bytes| matches!(KeySpace::of(key), Some(KeySpace::State | KeySpace::Definition));
+    view.0
+        .iter()
+        .filter(|(key, _)| !own(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Ranges that meet at the given places.
+fn ranges(bounds: &[u8]) -> Vec<EpkRange> {
+    let mut bounds: Vec<Epk> = bounds.iter().map(|byte| Epk::from_bytes([byte & 0x3F])).collect();
+    bounds.extend([Epk::min(), Epk::max()]);
+    bounds.sort();
+    bounds.dedup();
+    bounds
+        .windows(2)
+        .map(|pair| EpkRange::new(pair[0].clone(), pair[1].clone()))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn a_split_anywhere_loses_and_doubles_nothing(events in events(40), bounds in prop::collection::vec(any::<u8>(), 1..4)) {
+        let (mut bench, mut n_definitions) = (bench(), 1);
+        events.iter().for_each(|event| play(&mut bench, event, &mut n_definitions));
+        let parent = PartitionState::load(&bench.view).unwrap().unwrap();
+        let children = split(&bench.view, bench.form(), &ranges(&bounds));
+        let mut merged = BTreeMap::new();
+        for child in &children {
+            for (key, value) in of_items(&child.entries) {
+                prop_assert_eq!(merged.insert(key, value), None, "an entry went to two children");
+            }
+            prop_assert!(child.state.next_number() > 0 && child.state.next_counter >= parent.next_counter);
+        }
+        prop_assert_eq!(merged, of_items(&bench.view));
+        let sum = |pick: fn(&PartitionState) -> u64| children.iter().map(|child| pick(&child.state)).sum::<u64>();
+        prop_assert_eq!((sum(|state| state.n_items), sum(|state| state.size_bytes)), (parent.n_items, parent.size_bytes));
+    }
+
+    #[test]
+    fn catching_up_gives_what_splitting_at_the_end_gives(
+        events in events(50),
+        at in 0.0..1.0f64,
+        bounds in prop::collection::vec(any::<u8>(), 1..4),
+    ) {
+        let (mut bench, mut n_definitions) = (bench(), 1);
+        let n_before = (events.len() as f64 * at) as usize;
+        events[..n_before].iter().for_each(|event| play(&mut bench, event, &mut n_definitions));
+        let (base, n_copied) = (bench.view.clone(), bench.log.len());
+        let mut children = split(&base, bench.form(), &ranges(&bounds));
+        events[n_before..].iter().for_each(|event| play(&mut bench, event, &mut n_definitions));
+        catch_up(&mut children, &base, &bench, n_copied);
+        let wanted = split(&bench.view, bench.form(), &ranges(&bounds));
+        for (child, wanted) in children.iter().zip(&wanted) {
+            prop_assert_eq!(of_items(&child.entries), of_items(&wanted.entries), "{}", &child.range);
+            let counts = |state: &PartitionState| (state.n_items, state.size_bytes);
+            prop_assert_eq!(counts(&child.state), counts(&wanted.state), "{}", &child.range);
+        }
+    }
+
+    #[test]
+    fn catching_up_in_rounds_gives_the_same_as_at_once(events in events(50), bounds in prop::collection::vec(any::<u8>(), 1..3)) {
+        let (mut bench, mut n_definitions) = (bench(), 1);
+        let mut base = bench.view.clone();
+        let mut children = split(&base, bench.form(), &ranges(&bounds));
+        for round in events.chunks(8) {
+            let n_copied = bench.log.len();
+            round.iter().for_each(|event| play(&mut bench, event, &mut n_definitions));
+            catch_up(&mut children, &base, &bench, n_copied);
+            base = bench.view.clone();
+        }
+        for (child, wanted) in children.iter().zip(split(&bench.view, bench.form(), &ranges(&bounds))) {
+            prop_assert_eq!(of_items(&child.entries), of_items(&wanted.entries));
+            prop_assert_eq!(child.state.n_items, wanted.state.n_items);
+        }
+    }
+}
