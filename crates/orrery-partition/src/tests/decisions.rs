@@ -60,8 +60,7 @@ impl Player {
             }
             "items" => return self.items(),
             "batch" => {
-                let steps: Result<Vec<Step>, _> =
-                    rest.split('|').map(|one| self.step(one.trim())).collect();
+                let steps: Result<Vec<Step>, _> = rest.split('|').map(|one| self.step(one.trim())).collect();
                 match steps {
                     Ok(steps) => Command::Batch(steps),
                     Err(status) => return status.code.to_string(),
