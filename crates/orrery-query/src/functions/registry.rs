@@ -149,3 +149,66 @@ impl Function {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Context, Parameters, Query, evaluate_list};
+
+    /// Arguments that are easy to get wrong.
+    const AWKWARD: &[&str] = &[
+        "undefined",
+        "null",
+        "true",
+        "0",
+        "-1",
+        "1.5",
+        "9223372036854775807",
+        "-9223372036854775807 - 1",
+        "1e308",
+        "NaN",
+        "-Infinity",
+        "''",
+        "'😀a'",
+        "'a,b'",
+        "'[1]'",
+        "'day'",
+        "'month'",
+        "'ns'",
+        "'2024-02-29T23:59:59.9999999Z'",
+        "'0001-01-01'",
+        "'9999-12-31T23:59:59.9999999Z'",
+        "'('",
+        "'\\\\'",
+        "[]",
+        "[1, 'a', [2], null]",
+        "[3, 1, 2]",
+        "['a', 'b']",
+        "{}",
+        "{'a': 1}",
+        "{'type': 'Point', 'coordinates': [180, 90]}",
+        "{'type': 'Polygon', 'coordinates': [[[0, 0], [1, 0], [1, 1], [0, 0]]]}",
+        "{'type': 'LineString', 'coordinates': [[0, 0], [0, 0]]}",
+    ];
+
+    fn call() -> impl Strategy<Value = String> {
+        let names: Vec<&'static str> = TABLE.functions.keys().copied().collect();
+        (
+            prop::sample::select(names),
+            prop::collection::vec(prop::sample::select(AWKWARD), 0..6),
+        )
+            .prop_map(|(name, arguments)| format!("{name}({})", arguments.join(", ")))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn no_function_panics_on_any_arguments(call in call()) {
+            let query = Query::parse(&format!("SELECT VALUE {call}")).map_err(|error| TestCaseError::fail(error.inner()))?;
+            let _ = evaluate_list(&query, &[], &Parameters::none(), &Context::default());
+        }
+    }
+}

@@ -57,6 +57,11 @@ impl<'b> Meter<'b> {
         }
     }
 
+    /// A share of the memory that is given back when it is dropped.
+    pub fn held(&self) -> Held<'_> {
+        Held { meter: self, bytes: 0 }
+    }
+
     pub fn progress(&self) -> Progress {
         self.progress.get()
     }
@@ -110,5 +115,40 @@ impl<'b> Meter<'b> {
     fn check(&self) -> Result<Pace> {
         let progress = self.progress.get();
         Ok(self.budget.borrow_mut().check(&progress)?)
+    }
+}
+
+/// Memory of one operator, counted while the operator lives.
+pub(crate) struct Held<'m> {
+    meter: &'m dyn Memory,
+    bytes: usize,
+}
+
+/// Where memory is counted; hides the lifetime of the budget.
+trait Memory {
+    fn hold(&self, bytes: usize) -> Result<()>;
+    fn release(&self, bytes: usize);
+}
+
+impl Memory for Meter<'_> {
+    fn hold(&self, bytes: usize) -> Result<()> {
+        Meter::hold(self, bytes)
+    }
+
+    fn release(&self, bytes: usize) {
+        Meter::release(self, bytes);
+    }
+}
+
+impl Held<'_> {
+    pub fn add(&mut self, bytes: usize) -> Result<()> {
+        self.bytes += bytes;
+        self.meter.hold(bytes)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.meter.release(self.bytes);
     }
 }

@@ -1,7 +1,6 @@
 //! Plans that must see every item before they have their first row: sorted, grouped, without duplicates.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use orrery_model::Value;
@@ -12,6 +11,7 @@ use super::frame::Frame;
 use super::groups::Groups;
 use super::rank;
 use super::resume::SortPosition;
+use super::rows::Seen;
 use super::sort::{SortBuffer, SortedRow};
 use super::stream::check_finite;
 use super::{PageLimits, Resume};
@@ -63,7 +63,7 @@ fn in_order(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> 
 
 fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> Result<Vec<SortedRow>> {
     let grouping = plan.block.grouping.as_ref().expect("the caller matched a grouping");
-    let mut groups = Groups::new(grouping);
+    let mut groups = Groups::new(grouping, evaluator.meter.held());
     while let Some(item) = cursor.next()? {
         evaluator.meter.item()?;
         let frame = Frame::root(item.value);
@@ -179,9 +179,9 @@ fn cut(
     let mut n_skipped = 0;
     let mut page = Vec::new();
     let mut bytes = 0;
-    let mut seen = BTreeSet::new();
+    let mut seen = Seen::new(evaluator.meter.held());
     for row in rows {
-        if plan.block.distinct && !evaluator.is_new(&mut seen, &row.value)? {
+        if plan.block.distinct && !seen.is_new(&row.value)? {
             continue;
         }
         if n_skipped < to_skip {

@@ -18,7 +18,7 @@ use crate::error::{QueryError, Result};
 use crate::functions::{Arguments, Environment, OrderedValue, Scalar};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Expr, Step};
-use crate::values::{Computed, bit_not, calculate, compare_scalars, equal};
+use crate::values::{Computed, bit_not, calculate, compare_scalars, equal, size_bytes};
 
 /// User-defined functions, provided by the caller.
 pub trait UserFunctions {
@@ -304,7 +304,9 @@ impl Evaluator<'_> {
             }
             SubqueryForm::Array => {
                 let mut values = Vec::new();
+                let mut held = self.meter.held();
                 _ = self.rows(block, frame, &mut |value| {
+                    held.add(size_bytes(&value))?;
                     values.push(value.into_owned());
                     Ok(ControlFlow::Continue(()))
                 })?;

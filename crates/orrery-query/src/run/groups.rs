@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use orrery_model::Value;
 
+use super::budget::Held;
 use super::evaluate::Evaluator;
 use super::frame::{Bound, Frame, GroupRow};
 use super::rows::Flow;
@@ -14,19 +15,21 @@ use crate::functions::{Accumulator, OrderedValue};
 use crate::plan::{Expr, Grouping};
 use crate::values::size_bytes;
 
-pub(crate) struct Groups<'p> {
+pub(crate) struct Groups<'p, 'm> {
     grouping: &'p Grouping,
     /// In the order in which the groups were met.
     groups: Vec<(Vec<Option<Value>>, Vec<Accumulator>)>,
     by_key: BTreeMap<Vec<OrderedValue>, usize>,
+    held: Held<'m>,
 }
 
-impl<'p> Groups<'p> {
-    pub fn new(grouping: &'p Grouping) -> Groups<'p> {
+impl<'p, 'm> Groups<'p, 'm> {
+    pub fn new(grouping: &'p Grouping, held: Held<'m>) -> Groups<'p, 'm> {
         let mut groups = Groups {
             grouping,
             groups: Vec::new(),
             by_key: BTreeMap::new(),
+            held,
         };
         if grouping.keys.is_empty() {
             // Aggregates without GROUP BY have one row, also over nothing.
@@ -58,9 +61,8 @@ impl<'p> Groups<'p> {
             Some(index) => *index,
             None => {
                 let bytes: usize = key.iter().flat_map(|part| &part.0).map(size_bytes).sum();
-                evaluator
-                    .meter
-                    .hold(2 * bytes + self.grouping.aggregates.len() * size_of::<Accumulator>())?;
+                self.held
+                    .add(2 * bytes + self.grouping.aggregates.len() * size_of::<Accumulator>())?;
                 self.open(key.into_iter().map(|part| part.0).collect())
             }
         };
@@ -69,7 +71,7 @@ impl<'p> Groups<'p> {
             if let Some(value) = evaluator.eval(argument, frame)?
                 && accumulator.add(&value)
             {
-                evaluator.meter.hold(size_bytes(&value))?;
+                self.held.add(size_bytes(&value))?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use orrery_model::Value;
 
+use super::budget::Held;
 use super::evaluate::Evaluator;
 use super::frame::Frame;
 use super::groups::Groups;
@@ -24,15 +25,15 @@ impl Evaluator<'_> {
         frame: &Frame<'_>,
         sink: &mut dyn FnMut(Cow<'_, Value>) -> Result<Flow>,
     ) -> Result<Flow> {
-        let mut seen = BTreeSet::new();
+        let mut seen = Seen::new(self.meter.held());
         let mut emit = |value: Cow<'_, Value>| {
-            if block.distinct && !self.is_new(&mut seen, &value)? {
+            if block.distinct && !seen.is_new(&value)? {
                 return Ok(ControlFlow::Continue(()));
             }
             sink(value)
         };
         if let Some(grouping) = &block.grouping {
-            let mut groups = Groups::new(grouping);
+            let mut groups = Groups::new(grouping, self.meter.held());
             _ = self.matches(block, frame, &mut |inner| {
                 groups.add(self, inner)?;
                 Ok(ControlFlow::Continue(()))
@@ -113,12 +114,27 @@ impl Evaluator<'_> {
         }
         Ok(ControlFlow::Continue(()))
     }
+}
+
+/// The rows that DISTINCT has let pass.
+pub(super) struct Seen<'m> {
+    rows: BTreeSet<OrderedValue>,
+    held: Held<'m>,
+}
+
+impl<'m> Seen<'m> {
+    pub fn new(held: Held<'m>) -> Seen<'m> {
+        Seen {
+            rows: BTreeSet::new(),
+            held,
+        }
+    }
 
     /// Remembers a row and says whether it is the first of its kind.
-    pub fn is_new(&self, seen: &mut BTreeSet<OrderedValue>, value: &Value) -> Result<bool> {
-        let new = seen.insert(OrderedValue(Some(value.clone())));
+    pub fn is_new(&mut self, value: &Value) -> Result<bool> {
+        let new = self.rows.insert(OrderedValue(Some(value.clone())));
         if new {
-            self.meter.hold(size_bytes(value))?;
+            self.held.add(size_bytes(value))?;
         }
         Ok(new)
     }

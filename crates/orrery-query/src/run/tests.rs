@@ -123,6 +123,31 @@ fn sorting_more_than_memory_allows_is_refused() {
 }
 
 #[test]
+fn memory_of_subqueries_is_given_back_after_each_item() {
+    let limits = PageLimits {
+        memory_bytes_max: 20_000,
+        ..PageLimits::unlimited()
+    };
+    let sql = "SELECT VALUE (SELECT VALUE MAKELIST(t) FROM t IN c.list GROUP BY 1) FROM c \
+               WHERE ARRAY_LENGTH(ARRAY(SELECT DISTINCT VALUE t FROM t IN c.list)) = 3";
+    let page = run_limited(sql, &items(5000), limits, &mut Limited::default()).unwrap();
+    assert_eq!(page.rows.len(), 5000);
+    assert_eq!(page.progress.memory_bytes, 0);
+}
+
+#[test]
+fn a_subquery_cannot_collect_more_than_memory_allows() {
+    let limits = PageLimits {
+        memory_bytes_max: 20_000,
+        ..PageLimits::unlimited()
+    };
+    let joins: String = (0..8).map(|n| format!(" JOIN t{n} IN c.list")).collect();
+    let sql = format!("SELECT VALUE ARRAY_LENGTH(ARRAY(SELECT VALUE 1 FROM c{joins})) FROM c");
+    let error = run_limited(&sql, &items(1), limits, &mut Limited::default()).unwrap_err();
+    assert!(error.inner().contains("memory"), "{error}");
+}
+
+#[test]
 fn sorting_for_a_small_page_holds_only_that_page() {
     let limits = PageLimits {
         rows_max: 10,

@@ -54,8 +54,11 @@ impl DateTime {
             && (0..60).contains(&minute)
             && (0..60).contains(&second)
             && (0..TICKS_PER_SECOND).contains(&fraction);
+        if !valid {
+            return None;
+        }
         let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-        valid.then_some(DateTime {
+        Some(DateTime {
             ticks: seconds * TICKS_PER_SECOND + fraction,
         })
     }

@@ -102,18 +102,23 @@ impl Part {
 
 fn bin_ticks(moment: DateTime, width: i64, origin: DateTime) -> Option<DateTime> {
     let offset = moment.ticks() - origin.ticks();
-    DateTime::from_ticks(origin.ticks() + offset.div_euclid(width) * width)
+    DateTime::from_ticks(
+        origin
+            .ticks()
+            .checked_add(offset.div_euclid(width).checked_mul(width)?)?,
+    )
 }
 
 fn bin_months(moment: DateTime, width: i64, origin: DateTime) -> Option<DateTime> {
     let (at, from) = (moment.fields(), origin.fields());
     let months = (at.year - from.year) * 12 + at.month - from.month;
-    let candidate = add_months(origin, months.div_euclid(width) * width)?;
+    let bins = months.div_euclid(width);
+    let candidate = add_months(origin, bins.checked_mul(width)?)?;
     // Within the first month the origin's day may not have come yet.
     if candidate <= moment {
         Some(candidate)
     } else {
-        add_months(origin, (months.div_euclid(width) - 1) * width)
+        add_months(origin, (bins - 1).checked_mul(width)?)
     }
 }
 
