@@ -1,0 +1,18 @@
+package dev.orrery.conformance;
+
+import org.junit.jupiter.api.Disabled;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+
+/** What the SDK cannot express, with the reason that goes into the table. */
+class Unsupported {
+    @Test
+    @DisplayName("account-read")
+    @Disabled("the SDK has no call that gives the account")
+    void accountRead() {}
+
+    @Test
+    @DisplayName("database-name-invalid-is-400")
+    @Disabled("the SDK refuses such a name itself")
+    void databaseNameInvalid() {}
+}
