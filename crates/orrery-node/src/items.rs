@@ -321,7 +321,7 @@ pub fn required_key(container: &ContainerEntry, key: Option<&PartitionKey>) -> R
 }
 
 /// The number of an item in this container, if the resource id is one.
-fn item_number(container: &ContainerEntry, rid: &ResourceId) -> Option<u64> {
+pub fn item_number(container: &ContainerEntry, rid: &ResourceId) -> Option<u64> {
     let own = rid.as_bytes().strip_prefix(container.rid.as_bytes())?;
     let number = u64::from_le_bytes(own.try_into().ok()?);
     (number >> 60 == ChildKind::Item as u64).then_some(number)

@@ -412,7 +412,9 @@ pub(crate) async fn append_transaction(log: &dyn Log, transaction: Transaction) 
     let head = log.head();
     let snapshot = log.snapshot().map_err(unreadable)?;
     // The definition, if it matters, is in the view or in the transaction itself.
-    let writes = Projector::default().project(&*snapshot, &transaction).map_err(unreadable)?;
+    let writes = Projector::default()
+        .project(&*snapshot, &transaction)
+        .map_err(unreadable)?;
     log.append(head, vec![Staged { transaction, writes }])
         .await
         .map_err(unreadable)

@@ -12,7 +12,9 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 pub async fn run(node: Weak<Node>) {
-    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else { return };
+    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else {
+        return;
+    };
     tokio::pin!(stopped);
     let mut pause = INTERVAL;
     loop {

@@ -199,7 +199,8 @@ impl Writer {
         let lsn = staged.last().map(|last| last.transaction.lsn);
         let appended = self.log.append(expected.unwrap_or_default(), staged).await;
         for (key, item) in changed {
-            self.cache.release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
+            self.cache
+                .release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
         }
         appended
     }

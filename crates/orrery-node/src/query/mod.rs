@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use orrery_model::json::Value;
-use orrery_model::{Charge, Error, PartitionKey, Result, Status, Timestamp};
+use orrery_model::{Charge, Error, PartitionKey, ResourceId, Result, Status, Timestamp};
 use orrery_query::plan::{Features, Plan, plan, query_plan};
-use orrery_query::run::{Budget, Pace, PageLimits, Progress};
+use orrery_query::run::{Budget, Pace, PageLimits, Progress, Resume};
 use orrery_query::{Context, Definition, Parameters, Query, evaluate_list, row_text};
 
 use crate::api::{
@@ -20,7 +20,7 @@ use crate::api::{
 use crate::authorize;
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::feed::{blocking, target_range};
-use crate::items::{find_container, finish};
+use crate::items::{find_container, finish, item_number};
 use crate::node::Node;
 
 mod cursor;
@@ -79,7 +79,9 @@ pub async fn items(
     let mut result = page_of_items(node, options, &container, &request, &mut facts).await;
     // A query that did not name a partition need not know that one was split or merged under it.
     for _ in 0..RESHARD_RETRIES {
-        if request.target.partition.is_some() || !matches!(&result, Err(error) if error.status() == Status::PARTITION_GONE) {
+        if request.target.partition.is_some()
+            || !matches!(&result, Err(error) if error.status() == Status::PARTITION_GONE)
+        {
             break;
         }
         let container = find_container(node, options, &request.container)?;
@@ -102,12 +104,6 @@ async fn page_of_items(
         cross_partition,
         ..
     } = request;
-    if query.resume_filter.is_some() && page.continuation.is_none() {
-        return Err(Error::new(
-            Status::NOT_IMPLEMENTED,
-            "Resuming a query by its last sort values is not implemented.",
-        ));
-    }
     let range = target_range(container, target)?;
     let ranges: Vec<RangeEntry> = container.overlapping(&range).cloned().collect();
     let routed = target.partition_key.is_some() || target.partition.is_some();
@@ -140,11 +136,12 @@ async fn page_of_items(
     }
     let secret = node.keys().internal.clone();
     let fingerprint = token::fingerprint(query);
-    let after = page
-        .continuation
-        .as_deref()
-        .map(|text| QueryContinuation::decode(text, &secret, fingerprint))
-        .transpose()?;
+    let after = match (page.continuation.as_deref(), &query.resume_filter) {
+        // When both come, the continuation decides.
+        (Some(text), _) => Some(QueryContinuation::decode(text, &secret, fingerprint)?),
+        (None, Some(filter)) => Some(resumed_by_client(container, filter)?),
+        (None, None) => None,
+    };
     let work = PageWork {
         container: Arc::clone(container),
         plan,
@@ -175,6 +172,18 @@ async fn page_of_items(
         continuation,
         etag: None,
     }))
+}
+
+/// Where a client that keeps the last sort values itself wants a sorted query to go on.
+fn resumed_by_client(container: &ContainerEntry, filter: &Value) -> Result<QueryContinuation> {
+    let rank = |rid: &str| item_number(container, &ResourceId::parse(rid)?);
+    let resume = Resume::from_filter(filter, rank).ok_or_else(|| {
+        Error::new(
+            Status::NOT_IMPLEMENTED,
+            "A query sorted by arrays or objects cannot be resumed by its last values.",
+        )
+    })?;
+    Ok(QueryContinuation { resume, last: None })
 }
 
 fn limits(page: &Page) -> PageLimits {
@@ -210,7 +219,7 @@ impl PageWork {
             .as_ref()
             .filter(|_| streaming)
             .and_then(|after| after.last.clone());
-        let inclusive = resume.is_some_and(orrery_query::run::Resume::repeats_item);
+        let inclusive = resume.is_some_and(Resume::repeats_item);
         let mut cursor = ItemCursor::new(&self.container, self.parts, start.take(), inclusive, self.now);
         let mut budget = TimeBudget {
             started: Instant::now(),

@@ -1,0 +1,159 @@
+//! The hot-item cache under every interleaving that a random scheduler finds: whoever has seen a version, or was told that
+//! it is written, never sees an older one.
+//!
+//! The cache is the node's own source with its lock replaced by one that the scheduler controls. That the test can fail is
+//! part of it: the last two tests break one rule each and must be caught. With the rule removed in `cache.rs` itself
+//! (filling while barred; filling what has changed since; releasing without noting the change) the first test fails too.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::{Etag, LogId, Lsn};
+use orrery_partition::stored::StoredItem;
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread;
+
+#[path = "../src/cache.rs"]
+#[expect(dead_code, reason = "forgetting a whole log is not part of the race")]
+mod cache;
+
+/// What `cache.rs` finds in place of the node's own module.
+mod sync {
+    pub use shuttle::sync::Mutex;
+}
+
+use cache::{CacheKey, HotCache};
+
+const ITERATIONS: usize = 3_000;
+const VERSIONS: u64 = 4;
+const READS: usize = 4;
+
+/// A rule to break.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Broken {
+    Nothing,
+    /// A reader claims that what it read is the newest there is.
+    FillWithoutLsn,
+    /// The writer bars the key only when the new version is visible already.
+    BarAfterAppend,
+}
+
+/// A view of one item whose version is the LSN it was written at.
+struct World {
+    cache: HotCache,
+    visible: AtomicU64,
+    /// The newest version that anyone was shown or told of.
+    known: AtomicU64,
+    broken: Broken,
+}
+
+fn key() -> CacheKey {
+    CacheKey {
+        log: LogId(1),
+        epk: vec![1],
+        id: "a".to_owned(),
+    }
+}
+
+fn item(version: u64) -> Arc<StoredItem> {
+    Arc::new(StoredItem {
+        lsn: Lsn(version),
+        index: 0,
+        ts: 0,
+        etag: Etag([0; 16]),
+        ttl: None,
+        id: Bytes::from_static(b"a"),
+        body: Bytes::from_static(b"{}"),
+    })
+}
+
+impl World {
+    /// What `Writer::append` does; every second append fails and changes nothing.
+    fn write(&self, version: u64, fails: bool) {
+        if self.broken != Broken::BarAfterAppend {
+            self.cache.bar(&key());
+        }
+        if fails {
+            self.cache.release(key(), None, None);
+            return;
+        }
+        self.visible.store(version, Ordering::SeqCst);
+        if self.broken == Broken::BarAfterAppend {
+            self.cache.bar(&key());
+        }
+        self.cache.release(key(), Some(Lsn(version)), Some(item(version)));
+        self.known.fetch_max(version, Ordering::SeqCst);
+    }
+
+    /// What `Partition::find` does.
+    fn read(&self) {
+        let known = self.known.load(Ordering::SeqCst);
+        let shown = match self.cache.get(&key()) {
+            Some(item) => item.lsn.0,
+            None => {
+                let snapshot = self.visible.load(Ordering::SeqCst);
+                thread::yield_now();
+                let lsn = match self.broken {
+                    Broken::FillWithoutLsn => Lsn(u64::MAX),
+                    _ => Lsn(snapshot),
+                };
+                self.cache.fill(key(), item(snapshot), lsn);
+                snapshot
+            }
+        };
+        assert!(shown >= known, "version {shown} after {known} was known");
+        self.known.fetch_max(shown, Ordering::SeqCst);
+    }
+}
+
+fn check(broken: Broken) {
+    let race = move || {
+        let world = Arc::new(World {
+            cache: HotCache::new(1 << 20),
+            visible: AtomicU64::new(0),
+            known: AtomicU64::new(0),
+            broken,
+        });
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                for version in 1..=VERSIONS {
+                    if broken != Broken::BarAfterAppend {
+                        world.write(version, true);
+                    }
+                    world.write(version, false);
+                }
+            })
+        };
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || (0..READS).for_each(|_| world.read()))
+            })
+            .collect();
+        writer.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        // When all is quiet the cache holds what is visible, or nothing.
+        let cached = world.cache.get(&key()).map(|item| item.lsn.0);
+        assert!(cached.is_none_or(|version| version == VERSIONS), "{cached:?}");
+    };
+    shuttle::check_random(race, ITERATIONS);
+    shuttle::check_pct(race, ITERATIONS, 3);
+}
+
+#[test]
+fn nobody_sees_an_older_version_than_is_known() {
+    check(Broken::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "was known")]
+fn a_fill_that_does_not_say_how_old_it_is_would_be_caught() {
+    check(Broken::FillWithoutLsn);
+}
+
+#[test]
+#[should_panic(expected = "was known")]
+fn a_bar_that_comes_too_late_would_be_caught() {
+    check(Broken::BarAfterAppend);
+}
