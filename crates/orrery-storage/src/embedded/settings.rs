@@ -26,7 +26,7 @@ impl Default for EmbeddedSettings {
     fn default() -> EmbeddedSettings {
         EmbeddedSettings {
             cache: ViewCache::new(16 << 20),
-            write_buffer_bytes: 16 << 20,
+            write_buffer_bytes: 8 << 20,
             segment_bytes: 8 << 20,
             replay_bytes_max: 64 << 20,
             log_keep_bytes: 16 << 20,
