@@ -228,6 +228,30 @@ impl Printer {
             ExprKind::Unary { operator, operand } => self.unary(*operator, operand),
             ExprKind::Chain { first, rest } => self.chain(first, rest),
             ExprKind::Coalesce(operands) => self.coalesce(operands),
+            ExprKind::Conditional { .. } | ExprKind::Between { .. } | ExprKind::In { .. } | ExprKind::Like { .. } => {
+                self.mixfix(&expr.kind);
+            }
+            ExprKind::Subquery { form, query } => {
+                self.text(subquery_word(*form));
+                self.text("(");
+                self.subquery(query);
+            }
+            ExprKind::Let { name, value, body } => {
+                self.parts(&[&format!("(LET {} = ", name.text), " IN ", ")"], &[value, body]);
+            }
+            ExprKind::Call { name, udf, arguments } => {
+                self.text(if *udf { "udf." } else { "" });
+                self.text(&name.text);
+                self.text("(");
+                self.list(arguments, Self::expr);
+                self.text(")");
+            }
+        }
+    }
+
+    /// Operators of several words.
+    fn mixfix(&mut self, kind: &ExprKind) {
+        match kind {
             ExprKind::Conditional {
                 condition,
                 then,
@@ -265,21 +289,7 @@ impl Printer {
                 }
                 self.text(")");
             }
-            ExprKind::Subquery { form, query } => {
-                self.text(subquery_word(*form));
-                self.text("(");
-                self.subquery(query);
-            }
-            ExprKind::Let { name, value, body } => {
-                self.parts(&[&format!("(LET {} = ", name.text), " IN ", ")"], &[value, body]);
-            }
-            ExprKind::Call { name, udf, arguments } => {
-                self.text(if *udf { "udf." } else { "" });
-                self.text(&name.text);
-                self.text("(");
-                self.list(arguments, Self::expr);
-                self.text(")");
-            }
+            _ => {}
         }
     }
 

@@ -1,24 +1,25 @@
 //! Statements: sources, filter, output, and what surrounds them.
 
-use orrery_model::Value;
-
+use super::counts::Counts;
 use super::expr::{Block, Collection, Expr, Source, Step};
-use super::limits::{COUNT_END, JOINS_MAX, USER_CALLS_MAX};
+use super::limits::{JOINS_MAX, PROBLEMS_MAX, USER_CALLS_MAX};
 use super::order::Ordering;
 use super::scope::{Place, Resolved, Scope, Slot};
-use super::{Input, Plan, RowWindow};
+use super::{Input, Plan};
 use crate::Query;
 use crate::definition::Definition;
 use crate::error::{Problem, QueryError, Result};
 use crate::parameters::Parameters;
 use crate::parse::Span;
-use crate::parse::ast::{self, Count, CountValue, ExprKind, PathStep, SelectItem, SelectList, Statement};
+use crate::parse::ast::{self, PathStep, Statement};
 
 pub(super) struct Compiler<'a> {
     text: &'a str,
     pub definition: &'a Definition,
     pub parameters: &'a Parameters,
+    /// The first problems found; a hostile text could have very many.
     problems: Vec<Problem>,
+    n_problems: usize,
     /// The first problem that has no location; reported when no located one was found.
     unlocated: Option<QueryError>,
     pub scope: Scope,
@@ -53,6 +54,7 @@ impl<'a> Compiler<'a> {
             definition,
             parameters,
             problems: Vec::new(),
+            n_problems: 0,
             unlocated: None,
             scope: Scope { slots: vec![item] },
             n_joins: 0,
@@ -62,7 +64,10 @@ impl<'a> Compiler<'a> {
     }
 
     pub fn problem(&mut self, span: Span, code: &'static str, message: impl Into<String>) {
-        self.problems.push(Problem::at(self.text, span, code, message));
+        self.n_problems += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem::at(self.text, span, code, message));
+        }
     }
 
     pub fn refuse(&mut self, error: QueryError) {
@@ -71,14 +76,14 @@ impl<'a> Compiler<'a> {
 
     /// Compiles something without keeping the problems it has.
     pub fn quietly<T>(&mut self, compile: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        let n_problems = self.problems.len();
+        let n_listed = self.problems.len();
+        let counts = (self.n_problems, self.n_joins, self.n_user_calls);
         let unlocated = self.unlocated.take();
-        let counts = (self.n_joins, self.n_user_calls);
         let compiled = compile(self);
-        let clean = self.problems.len() == n_problems && self.unlocated.is_none();
-        self.problems.truncate(n_problems);
+        let clean = self.n_problems == counts.0 && self.unlocated.is_none();
+        self.problems.truncate(n_listed);
         self.unlocated = unlocated;
-        (self.n_joins, self.n_user_calls) = counts;
+        (self.n_problems, self.n_joins, self.n_user_calls) = counts;
         clean.then_some(compiled)
     }
 
@@ -267,154 +272,6 @@ impl<'a> Compiler<'a> {
     pub fn unresolved(&mut self, name: &str, span: Span) -> Expr {
         self.problem(span, "SC2001", format!("Identifier '{name}' could not be resolved."));
         Expr::undefined()
-    }
-
-    /// What the select list makes of the frames in scope.
-    pub fn output(&mut self, statement: &Statement) -> Expr {
-        match &statement.list {
-            SelectList::Star(span) => self.star(statement, *span),
-            SelectList::Value(expr) => self.expr(expr),
-            SelectList::Items(items) => self.items(items),
-        }
-    }
-
-    fn star(&mut self, statement: &Statement, span: Span) -> Expr {
-        let n_sources = statement.from.as_ref().map_or(0, |from| from.sources.len());
-        if n_sources == 0 {
-            self.problem(span, "SC2039", "'SELECT *' is not valid if FROM clause is omitted.");
-        } else if !statement.group_by.is_empty() {
-            self.problem(span, "SC2041", "'SELECT *' is not allowed with GROUP BY.");
-        } else if n_sources > 1 {
-            self.problem(span, "SC2040", "'SELECT *' is only valid with a single input set.");
-        }
-        Expr::Path {
-            up: 0,
-            steps: Vec::new(),
-        }
-    }
-
-    fn items(&mut self, items: &[SelectItem]) -> Expr {
-        let mut members: Vec<(String, Expr)> = Vec::new();
-        for (item, (name, span)) in items.iter().zip(item_names(items)) {
-            if members.iter().any(|(existing, _)| *existing == name) {
-                self.duplicate_member(&name, span);
-            }
-            let value = self.expr(&item.expr);
-            members.push((name, value));
-        }
-        Expr::Object(members)
-    }
-
-    pub fn duplicate_member(&mut self, name: &str, span: Span) {
-        let message = format!("Object creation error, property name '{name}' specified more than once.");
-        self.problem(span, "SC2022", message);
-    }
-
-    fn place_of_list(&mut self, statement: &Statement) -> Place {
-        match &statement.list {
-            SelectList::Star(_) => match self.scope.slots.last() {
-                Some(Slot::Value { place, .. }) => place.clone(),
-                _ => Place::Computed,
-            },
-            SelectList::Value(expr) => self.place_of(expr),
-            SelectList::Items(items) => {
-                let names = item_names(items).into_iter().map(|(name, _)| name);
-                Place::Constructed(names.zip(items.iter().map(|item| self.place_of(&item.expr))).collect())
-            }
-        }
-    }
-
-    fn counts(&mut self, statement: &Statement) -> Counts {
-        let top = statement.top.as_ref().and_then(|top| {
-            self.count(
-                &top.count,
-                "SC2060",
-                "The count value provided for a TOP clause must be an integer.",
-            )
-        });
-        let Some(window) = &statement.window else {
-            return Counts {
-                top,
-                ..Counts::default()
-            };
-        };
-        let exceeds = |what: &str| format!("The {what} count value exceeds the maximum allowed value.");
-        let offset = self.count(&window.offset, "SC2062", &exceeds("OFFSET"));
-        let limit = self.count(&window.limit, "SC2061", &exceeds("LIMIT"));
-        Counts { top, offset, limit }
-    }
-
-    fn count(&mut self, count: &Count, code: &'static str, message: &str) -> Option<u64> {
-        let number = match &count.value {
-            CountValue::Literal(number) => number.as_i64(),
-            CountValue::Parameter(name) => self
-                .parameters
-                .get(name)
-                .and_then(Value::as_number)
-                .and_then(|n| n.as_i64()),
-        };
-        match number.filter(|n| (0..COUNT_END).contains(n)) {
-            Some(number) => Some(number.unsigned_abs()),
-            None => {
-                self.problem(count.span, code, message);
-                None
-            }
-        }
-    }
-}
-
-/// The bound counts of TOP, OFFSET and LIMIT.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    top: Option<u64>,
-    offset: Option<u64>,
-    limit: Option<u64>,
-}
-
-impl Counts {
-    /// OFFSET and LIMIT apply first, then TOP.
-    fn window(self) -> RowWindow {
-        let count = match (self.top, self.limit) {
-            (Some(top), Some(limit)) => Some(top.min(limit)),
-            (top, limit) => top.or(limit),
-        };
-        RowWindow {
-            offset: self.offset.unwrap_or(0),
-            count,
-        }
-    }
-}
-
-/// The member name of each select item, and where it stands. Items without a name of their own are numbered.
-pub(super) fn item_names(items: &[SelectItem]) -> Vec<(String, Span)> {
-    let mut n_unnamed = 0;
-    let name = |item: &SelectItem| {
-        if let Some(alias) = &item.alias {
-            return (alias.text.clone(), alias.span);
-        }
-        match own_name(&item.expr) {
-            Some(name) => (name.to_owned(), item.expr.span),
-            None => {
-                n_unnamed += 1;
-                (format!("${n_unnamed}"), item.expr.span)
-            }
-        }
-    };
-    items.iter().map(name).collect()
-}
-
-fn own_name(expr: &ast::Expr) -> Option<&str> {
-    match &expr.kind {
-        ExprKind::Name(name) => Some(name),
-        ExprKind::Postfix { steps, .. } => match steps.last()? {
-            ast::Step::Member(name) => Some(&name.text),
-            ast::Step::Index(ast::Expr {
-                kind: ExprKind::String(name),
-                ..
-            }) => Some(name),
-            ast::Step::Index(_) => None,
-        },
-        _ => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Expressions: names become frames, literals become constants.
 
+use std::collections::HashSet;
+
 use orrery_model::{Number, Value};
 
 use super::compiler::{Compiler, element_step};
@@ -82,13 +84,13 @@ impl Compiler<'_> {
     }
 
     fn object(&mut self, members: &[(Name, ast::Expr)]) -> Expr {
-        let mut compiled: Vec<(String, Expr)> = Vec::new();
+        let mut taken = HashSet::new();
+        let mut compiled = Vec::with_capacity(members.len());
         for (name, value) in members {
-            if compiled.iter().any(|(existing, _)| *existing == name.text) {
+            if !taken.insert(name.text.as_str()) {
                 self.duplicate_member(&name.text, name.span);
             }
-            let value = self.expr(value);
-            compiled.push((name.text.clone(), value));
+            compiled.push((name.text.clone(), self.expr(value)));
         }
         fold_object(compiled)
     }

@@ -1,5 +1,7 @@
 //! GROUP BY and aggregates: after grouping, an expression sees keys and aggregates instead of sources.
 
+use std::mem::discriminant;
+
 use super::compiler::Compiler;
 use super::expr::{Expr, Grouping, Step};
 use super::order::Ordering;
@@ -16,14 +18,17 @@ impl Compiler<'_> {
     /// Replaces the source frames above `n_outer` by a group, and compiles the select list over it.
     pub fn grouped(&mut self, statement: &Statement, n_outer: usize) -> (Option<Grouping>, Expr, Ordering) {
         let keys = self.exprs(&statement.group_by);
+        let key_kinds = statement.group_by.iter().map(|key| discriminant(&key.kind)).collect();
         let sources = self.scope.slots.split_off(n_outer);
         let grouping = Grouping {
             keys,
             aggregates: Vec::new(),
         };
-        self.scope
-            .slots
-            .push(Slot::Group(Box::new(GroupScope { sources, grouping })));
+        self.scope.slots.push(Slot::Group(Box::new(GroupScope {
+            sources,
+            grouping,
+            key_kinds,
+        })));
         let output = self.output(statement);
         let ordering = self.group_ordering(statement);
         let Some(Slot::Group(group)) = self.scope.slots.pop() else {
@@ -54,14 +59,12 @@ impl Compiler<'_> {
 
     /// The key that `expr` is, when it stands directly over a group that has such a key.
     pub fn group_key(&mut self, expr: &ast::Expr) -> Option<Expr> {
-        let keys = &self.group()?.grouping.keys;
-        // Paths are matched where names are resolved, and plain constants need no key.
-        let candidate = match &expr.kind {
-            ExprKind::Name(_) | ExprKind::Postfix { .. } => keys.iter().any(|key| !matches!(key, Expr::Path { .. })),
-            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Bool(_) | ExprKind::Null | ExprKind::Undefined => {
-                false
-            }
-            _ => !keys.is_empty(),
+        // Paths are matched where names are resolved, except in keys that are made of more.
+        let group = self.group()?;
+        let is_path = matches!(expr.kind, ExprKind::Name(_) | ExprKind::Postfix { .. });
+        let candidate = match is_path {
+            true => group.grouping.keys.iter().any(|key| !matches!(key, Expr::Path { .. })),
+            false => group.key_kinds.contains(&discriminant(&expr.kind)),
         };
         if !candidate {
             return None;

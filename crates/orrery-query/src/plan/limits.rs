@@ -10,3 +10,5 @@ pub(super) const COUNT_END: i64 = 1 << 32;
 pub(super) const SCORE_TERMS_MAX: usize = 30;
 /// Arguments of RRF.
 pub(super) const FUSION_ARGUMENTS_MAX: usize = 100;
+/// Problems reported of one statement.
+pub(super) const PROBLEMS_MAX: usize = 100;

@@ -5,6 +5,7 @@
 
 mod calls;
 mod compiler;
+mod counts;
 mod expr;
 mod expressions;
 pub mod fan_out;
@@ -13,6 +14,7 @@ mod limits;
 mod order;
 mod rank;
 mod scope;
+mod select;
 mod similarity;
 
 pub(crate) use expr::{Block, Collection, Expr, Grouping, Source, Step};
@@ -78,3 +80,6 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! The frames an expression will see at run time, as far as planning knows them.
 
+use std::mem::Discriminant;
+
 use super::expr::{Expr, Grouping, Step};
+use crate::parse::ast::ExprKind;
 
 /// One frame.
 #[derive(Clone, Debug)]
@@ -16,6 +19,8 @@ pub(super) struct GroupScope {
     /// The frames that the keys and the aggregates' arguments see on top of the outer ones.
     pub sources: Vec<Slot>,
     pub grouping: Grouping,
+    /// What kinds of expressions the keys are, to find out quickly what cannot be one.
+    pub key_kinds: Vec<Discriminant<ExprKind>>,
 }
 
 /// Where a bound value comes from, which decides whether ORDER BY can use it.

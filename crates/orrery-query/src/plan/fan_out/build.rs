@@ -11,8 +11,8 @@ use crate::functions::AggregateKind;
 use crate::parse::ast::{Collection, Expr, ExprKind, SelectList, Statement};
 use crate::parse::{print, print_expr};
 use crate::plan::calls::COMPOSITION;
-use crate::plan::compiler::item_names;
 use crate::plan::grouping::{has_aggregate, list_has_aggregate};
+use crate::plan::select::item_names;
 use crate::plan::{Input, Ordering, Plan};
 
 /// A plan without its ranges, and what the client must be able to do.

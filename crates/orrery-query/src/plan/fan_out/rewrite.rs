@@ -5,7 +5,7 @@ use crate::parse::Span;
 use crate::parse::ast::{
     BinaryOperator, Count, CountValue, Expr, ExprKind, Name, SelectItem, SelectList, Statement, Step, Window,
 };
-use crate::plan::compiler::item_names;
+use crate::plan::select::item_names;
 
 /// Where clients put `true` or the filter that resumes a sorted query.
 const FILTER_PLACEHOLDER: &str = "({documentdb-formattableorderbyquery-filter})";

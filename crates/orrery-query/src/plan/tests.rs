@@ -1,0 +1,49 @@
+//! Planning hostile statements stays cheap.
+
+use super::*;
+use crate::evaluate_list;
+use crate::run::Context;
+
+fn refusal(sql: &str) -> crate::QueryError {
+    let query = Query::parse(sql).unwrap();
+    plan(&query, &Definition::plain(), &Parameters::none()).unwrap_err()
+}
+
+#[test]
+fn only_the_first_of_very_many_problems_are_listed() {
+    let names: Vec<String> = (0..50_000).map(|n| format!("x{n}")).collect();
+    let error = refusal(&format!("SELECT VALUE [{}] FROM c", names.join(",")));
+    assert_eq!(error.problems().len(), 100);
+}
+
+#[test]
+fn very_many_members_are_told_apart() {
+    let members: Vec<String> = (0..40_000).map(|n| format!("a{n}:1")).collect();
+    let members = members.join(",");
+    let query = Query::parse(&format!("SELECT VALUE {{{members}}}.a39999")).unwrap();
+    let rows = evaluate_list(&query, &[], &Parameters::none(), &Context::default()).unwrap();
+    assert_eq!(rows, [orrery_model::Value::from(1)]);
+    let twice = refusal(&format!("SELECT VALUE {{{members},a7:2}}"));
+    assert!(twice.inner().contains("property name 'a7' specified more than once"));
+}
+
+#[test]
+fn a_plan_tells_how_it_runs() {
+    let planned = |sql: &str| plan(&Query::parse(sql).unwrap(), &Definition::plain(), &Parameters::none()).unwrap();
+    for sql in [
+        "SELECT * FROM c",
+        "SELECT TOP 3 t FROM c JOIN t IN c.tags WHERE c.a = 1",
+    ] {
+        assert!(planned(sql).is_streaming(), "{sql}");
+    }
+    for sql in [
+        "SELECT VALUE COUNT(1) FROM c",
+        "SELECT DISTINCT c.a FROM c",
+        "SELECT * FROM c ORDER BY c.a",
+        "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.a FROM c)",
+    ] {
+        assert!(!planned(sql).is_streaming(), "{sql}");
+        assert!(planned(sql).reads_items(), "{sql}");
+    }
+    assert!(!planned("SELECT 1").reads_items());
+}
