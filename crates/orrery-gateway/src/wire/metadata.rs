@@ -41,7 +41,7 @@ fn decode_feed(kind: ResourceKind, call: &Call<'_>) -> Result<MetadataVerb> {
             page: headers.page()?,
         }),
         Method::POST if kind != ResourceKind::Offer => Ok(MetadataVerb::Create {
-            body: parse_object(&call.body)?,
+            body: resource(kind, &call.body)?,
             upsert: upsert(kind, headers)?,
             throughput: throughput(kind, headers)?,
             precondition: headers.write_precondition()?,
@@ -60,7 +60,7 @@ fn decode_point(kind: ResourceKind, target: Selector, call: &Call<'_>) -> Result
         // A database has nothing that could be replaced.
         Method::PUT if kind != ResourceKind::Database => Ok(MetadataVerb::Replace {
             target,
-            body: parse_object(&call.body)?,
+            body: resource(kind, &call.body)?,
             precondition: headers.write_precondition()?,
             migration: if kind == ResourceKind::Offer {
                 headers.migration()?
@@ -80,12 +80,27 @@ fn decode_point(kind: ResourceKind, target: Selector, call: &Call<'_>) -> Result
     }
 }
 
-fn parse_object(body: &[u8]) -> Result<Value> {
-    match item::parse(body)? {
-        object @ Value::Object(_) => Ok(object),
-        _ => Err(Error::bad_request(
+fn resource(kind: ResourceKind, body: &[u8]) -> Result<Value> {
+    let Value::Object(mut object) = item::parse(body)? else {
+        return Err(Error::bad_request(
             "The request payload is invalid. Ensure to provide a valid request payload. A resource must be a JSON object.",
-        )),
+        ));
+    };
+    if kind == ResourceKind::Container
+        && let Some(Value::Object(key)) = object.get_mut("partitionKey")
+        && let Some(version) = key.get("version").and_then(named_version)
+    {
+        key.insert("version", version);
+    }
+    Ok(Value::Object(object))
+}
+
+/// The Java SDK writes the version of a partition key by its name.
+fn named_version(version: &Value) -> Option<Value> {
+    match version.as_str()? {
+        "V1" => Some(Value::from(1)),
+        "V2" => Some(Value::from(2)),
+        _ => None,
     }
 }
 
