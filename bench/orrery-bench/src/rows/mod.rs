@@ -1,0 +1,106 @@
+//! What is measured, one file per group of targets, and what the groups share.
+
+mod churn;
+mod containers;
+mod create;
+mod growth;
+mod idle;
+mod read;
+mod stall;
+mod start;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::documents::DOCUMENT_BYTES;
+use crate::limit::Protocol;
+use crate::load::http1::{Answer, Target, workers};
+use crate::load::{IN_FLIGHT, Until, drive};
+use crate::process::Server;
+use crate::report::Row;
+use crate::requests::{creates, make_container};
+
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+
+/// A group of rows that share their servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Group {
+    Read,
+    ReadTls,
+    ReadHttp2,
+    Create,
+    Start,
+    Idle,
+    Containers,
+    Growth,
+    Stall,
+    Churn,
+}
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of one run.
+    pub length: Duration,
+    /// Alternating runs.
+    pub n_rounds: usize,
+    /// Items that point reads choose from; ten times as many in the growth row.
+    pub n_items: u64,
+    /// Of the data set for start and churn.
+    pub megabytes: u64,
+    pub stall_length: Duration,
+    /// Where data goes.
+    pub directory: PathBuf,
+}
+
+impl Settings {
+    /// Documents in the data set.
+    fn n_documents(&self) -> u64 {
+        self.megabytes * MEGABYTE as u64 / DOCUMENT_BYTES as u64
+    }
+
+    fn scratch(&self) -> Result<tempfile::TempDir> {
+        Ok(tempfile::tempdir_in(&self.directory)?)
+    }
+}
+
+/// Rows and, for some groups, a plot.
+pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, String)> {
+    Ok(match group {
+        Group::Read => (read::plain(settings).await?, String::new()),
+        Group::ReadTls => (read::other(settings, Protocol::Tls).await?, String::new()),
+        Group::ReadHttp2 => (read::other(settings, Protocol::Http2).await?, String::new()),
+        Group::Create => (create::rows(settings).await?, String::new()),
+        Group::Start => (start::rows(settings).await?, String::new()),
+        Group::Idle => (idle::rows(settings).await?, String::new()),
+        Group::Containers => (containers::rows(settings).await?, String::new()),
+        Group::Growth => growth::rows(settings).await?,
+        Group::Stall => (stall::rows(settings).await?, String::new()),
+        Group::Churn => (churn::rows(settings).await?, String::new()),
+    })
+}
+
+/// A durable server with the first `n_items` documents.
+async fn filled(directory: &Path, n_items: u64) -> Result<Server> {
+    let server = Server::durable(directory)?;
+    make_container(server.port).await?;
+    fill(&server, 0, n_items).await?;
+    Ok(server)
+}
+
+/// Creates `n` documents, numbered from `first` on.
+async fn fill(server: &Server, first: u64, n: u64) -> Result<()> {
+    let mut workers = workers(&Target::plain(server.port), IN_FLIGHT, &creates(first), 201).await?;
+    drive(&mut workers, Until::Requests(n)).await?;
+    Ok(())
+}
+
+/// Keeps an answer for a limit to give.
+fn record(answer: &Answer, directory: &Path) -> Result<PathBuf> {
+    let path = directory.join("answer");
+    std::fs::write(&path, [&answer.head[..], &answer.body[..]].concat())?;
+    Ok(path)
+}
