@@ -1,6 +1,7 @@
 //! One connection, from its first byte to its last: TLS or not, HTTP/1.1 or HTTP/2, told apart by what the client sends.
 //!
-//! An idle connection holds its socket, a small state machine and no buffer worth mentioning. Every wait has a limit.
+//! An idle connection is small: until its first byte it has no buffer, and the state of what it does not speak, or of
+//! requests that are over, is not part of it (hence the boxes below). Every wait has a limit.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -108,12 +109,12 @@ pub(crate) async fn serve(
             let Ok(Ok(stream)) = stream else { return };
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
-            serve_http(stream, served(protocol, true, Arc::clone(&pipeline))).await;
+            Box::pin(serve_http(stream, served(protocol, true, Arc::clone(&pipeline)))).await;
         }
         (Protocol::Tls, None) => tracing::debug!(%address, "tls refused: no certificate configured"),
         // Even a refusal would have to be answered in the clear, after the client has sent its key's signature in the clear.
         _ if !settings.plain_http => tracing::debug!(%address, "plain http refused"),
-        (protocol, _) => serve_http(stream, served(protocol, false, Arc::clone(&pipeline))).await,
+        (protocol, _) => Box::pin(serve_http(stream, served(protocol, false, Arc::clone(&pipeline)))).await,
     }
 }
 
@@ -146,8 +147,8 @@ where
     let peer = Arc::clone(&served.peer);
     let conversation = async {
         match served.protocol {
-            Protocol::Http2 => serve_http2(io, served).await,
-            Protocol::Http1 | Protocol::Tls => serve_http1(io, served).await,
+            Protocol::Http2 => Box::pin(serve_http2(io, served)).await,
+            Protocol::Http1 | Protocol::Tls => Box::pin(serve_http1(io, served)).await,
         }
     };
     tokio::select! {
@@ -239,7 +240,7 @@ fn answer(
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send {
     let in_request = peer.traffic.request();
     async move {
-        let response = pipeline.answer(&peer, request).await;
+        let response = Box::pin(pipeline.answer(&peer, request)).await;
         drop(in_request);
         Ok(response)
     }

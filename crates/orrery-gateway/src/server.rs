@@ -90,6 +90,7 @@ struct Door {
 impl Door {
     async fn accept(self, listener: TcpListener) {
         let stopping = self.tasks.stopping.clone();
+        let mut exhausted = false;
         loop {
             let accepted = tokio::select! {
                 // Cancel-safe: a connection that was not accepted stays with the kernel, a permit goes back.
@@ -97,10 +98,16 @@ impl Door {
                 () = stopping.cancelled() => return,
             };
             match accepted {
-                Ok((stream, address, slot)) => self.admit(stream, address, slot),
+                Ok((stream, address, slot)) => {
+                    exhausted = false;
+                    self.admit(stream, address, slot);
+                }
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    // Once, not with every attempt.
+                    if !std::mem::replace(&mut exhausted, true) {
+                        tracing::warn!(%error, "cannot accept connections for the moment");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
