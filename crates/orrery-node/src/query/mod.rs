@@ -224,6 +224,7 @@ impl PageWork {
         let mut budget = TimeBudget {
             started: Instant::now(),
             streaming,
+            items_seen: 0,
         };
         let page = orrery_query::run::run(
             &self.plan,
@@ -250,23 +251,21 @@ impl PageWork {
 struct TimeBudget {
     started: Instant,
     streaming: bool,
+    items_seen: u64,
 }
 
 impl Budget for TimeBudget {
     fn check(&mut self, progress: &Progress) -> Result<Pace> {
-        // Looking at the clock for every item would cost more than the item.
-        if !progress.items_read.is_multiple_of(64) {
+        // Looking at the clock for every item would cost more than the item. A question within one item means much work.
+        let within_item = std::mem::replace(&mut self.items_seen, progress.items_read) == progress.items_read;
+        if !within_item && !progress.items_read.is_multiple_of(64) {
             return Ok(Pace::GoOn);
         }
         let elapsed = self.started.elapsed();
         if elapsed > QUERY_TIME_MAX {
             return Err(Error::new(Status::REQUEST_TIMEOUT, "The query takes too long."));
         }
-        Ok(if self.streaming && elapsed > PAGE_TIME {
-            Pace::Pause
-        } else {
-            Pace::GoOn
-        })
+        Ok(if self.streaming && elapsed > PAGE_TIME { Pace::Pause } else { Pace::GoOn })
     }
 }
 
