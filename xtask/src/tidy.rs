@@ -12,16 +12,32 @@ const ARROWS: [(&str, &[&str]); 7] = [
     ("orrery-query", &["orrery-model"]),
     ("orrery-partition", &["orrery-model", "orrery-query"]),
     ("orrery-storage", &["orrery-model", "orrery-partition", "tokio"]),
-    ("orrery-node", &["orrery-model", "orrery-query", "orrery-partition", "tokio"]),
+    (
+        "orrery-node",
+        &["orrery-model", "orrery-query", "orrery-partition", "tokio"],
+    ),
     ("orrery-gateway", &["orrery-model", "orrery-node", "tokio"]),
-    ("orrery", &["orrery-model", "orrery-query", "orrery-partition", "orrery-storage", "orrery-node", "orrery-gateway", "tokio"]),
+    (
+        "orrery",
+        &[
+            "orrery-model",
+            "orrery-query",
+            "orrery-partition",
+            "orrery-storage",
+            "orrery-node",
+            "orrery-gateway",
+            "tokio",
+        ],
+    ),
 ];
 
 /// A file longer than this has more than one concern.
 const LINES_MAX: usize = 700;
 
 pub fn run() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the repository has a root")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("the repository has a root")?;
     let mut problems = Vec::new();
     arrows(root, &mut problems)?;
     sources(root, &mut problems)?;
@@ -35,7 +51,9 @@ pub fn run() -> Result<()> {
 fn arrows(root: &Path, problems: &mut Vec<String>) -> Result<()> {
     for (name, allowed) in ARROWS {
         let manifest: toml::Table = fs::read_to_string(root.join("crates").join(name).join("Cargo.toml"))?.parse()?;
-        let Some(dependencies) = manifest.get("dependencies").and_then(toml::Value::as_table) else { continue };
+        let Some(dependencies) = manifest.get("dependencies").and_then(toml::Value::as_table) else {
+            continue;
+        };
         for dependency in dependencies.keys() {
             let watched = dependency.starts_with("orrery") || dependency == "tokio" || dependency == "async-nats";
             if watched && !allowed.contains(&dependency.as_str()) {
@@ -62,7 +80,13 @@ fn sources(root: &Path, problems: &mut Vec<String>) -> Result<()> {
         if !is_test && path.extension().is_some_and(|end| end == "rs") && !text.starts_with("//!") {
             problems.push(format!("{shown} does not say what it is for"));
         }
-        for unfinished in [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ig", "nore")] {
+        for unfinished in [
+            concat!("TO", "DO"),
+            concat!("FIX", "ME"),
+            concat!("todo", "!("),
+            concat!("unimplemented", "!("),
+            concat!("#[ig", "nore"),
+        ] {
             if text.contains(unfinished) {
                 problems.push(format!("{shown} contains {unfinished}"));
             }
@@ -82,7 +106,10 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             if !matches!(name, "target" | "node_modules" | "results" | ".venv" | "__pycache__") {
                 collect(&path, files)?;
             }
-        } else if [".rs", ".py", ".js", ".ts", ".go", ".java"].iter().any(|end| name.ends_with(end)) {
+        } else if [".rs", ".py", ".js", ".ts", ".go", ".java"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             files.push(path);
         }
     }

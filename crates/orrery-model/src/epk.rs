@@ -38,8 +38,14 @@ impl Epk {
 
     /// Reads hex of either case. An odd digit at the end counts as followed by zero.
     pub fn parse(hex: &str) -> Option<Epk> {
-        let digits: Option<Vec<u8>> = hex.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
-        let pairs = digits?.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).copied().unwrap_or(0)).collect();
+        let digits: Option<Vec<u8>> = hex
+            .chars()
+            .map(|digit| digit.to_digit(16).map(|digit| digit as u8))
+            .collect();
+        let pairs = digits?
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair.get(1).copied().unwrap_or(0))
+            .collect();
         Some(Epk(pairs))
     }
 
@@ -51,7 +57,10 @@ impl Epk {
             return Epk::min();
         }
         match (definition.kind(), definition.version()) {
-            (KeyKind::MultiHash, _) => Epk(components.iter().flat_map(|one| hash_v2(std::slice::from_ref(one))).collect()),
+            (KeyKind::MultiHash, _) => Epk(components
+                .iter()
+                .flat_map(|one| hash_v2(std::slice::from_ref(one)))
+                .collect()),
             (_, KeyVersion::V2) => Epk(hash_v2(components).to_vec()),
             (_, KeyVersion::V1) => Epk(hash_v1(components)),
         }
@@ -67,7 +76,9 @@ impl Epk {
 
 fn hash_v2(components: &[KeyComponent]) -> [u8; 16] {
     let mut bytes = Vec::new();
-    components.iter().for_each(|component| component_bytes(component, 0xFF, &mut bytes));
+    components
+        .iter()
+        .for_each(|component| component_bytes(component, 0xFF, &mut bytes));
     let mut hash = murmur::x64_128(&bytes);
     hash.reverse();
     hash[0] &= 0x3F;
@@ -77,7 +88,8 @@ fn hash_v2(components: &[KeyComponent]) -> [u8; 16] {
 fn hash_v1(components: &[KeyComponent]) -> Vec<u8> {
     let cut: Vec<KeyComponent> = components.iter().map(cut_v1).collect();
     let mut bytes = Vec::new();
-    cut.iter().for_each(|component| component_bytes(component, 0x00, &mut bytes));
+    cut.iter()
+        .for_each(|component| component_bytes(component, 0x00, &mut bytes));
     let mut epk = encode_v1_hash(murmur::x86_32(&bytes));
     cut.iter().for_each(|component| encode_v1(component, &mut epk));
     epk
@@ -141,7 +153,11 @@ fn encode_v1_hash(hash: u32) -> Vec<u8> {
 fn encode_v1_number(number: f64, out: &mut Vec<u8>) {
     const SIGN: u64 = 1 << 63;
     let bits = number.to_bits();
-    let mut rest = if bits & SIGN == 0 { bits ^ SIGN } else { bits.wrapping_neg() };
+    let mut rest = if bits & SIGN == 0 {
+        bits ^ SIGN
+    } else {
+        bits.wrapping_neg()
+    };
     out.push(0x05);
     out.push((rest >> 56) as u8);
     rest <<= 8;
@@ -171,7 +187,11 @@ fn decode_v1_hash(epk: &[u8]) -> Option<f64> {
         shift -= 7;
     }
     const SIGN: u64 = 1 << 63;
-    Some(f64::from_bits(if bits & SIGN != 0 { bits ^ SIGN } else { bits.wrapping_neg() }))
+    Some(f64::from_bits(if bits & SIGN != 0 {
+        bits ^ SIGN
+    } else {
+        bits.wrapping_neg()
+    }))
 }
 
 impl fmt::Display for Epk {
@@ -195,7 +215,10 @@ pub struct EpkRange {
 
 impl EpkRange {
     pub fn full() -> EpkRange {
-        EpkRange { min: Epk::min(), max: Epk::max() }
+        EpkRange {
+            min: Epk::min(),
+            max: Epk::max(),
+        }
     }
 
     pub fn new(min: Epk, max: Epk) -> EpkRange {
@@ -205,7 +228,10 @@ impl EpkRange {
     /// Everything under one key, or under one prefix of a hierarchical key.
     pub fn of_key(definition: &PartitionKeyDefinition, key: &PartitionKey) -> EpkRange {
         let epk = Epk::of(definition, key);
-        EpkRange { max: epk.after_prefix(), min: epk }
+        EpkRange {
+            max: epk.after_prefix(),
+            min: epk,
+        }
     }
 
     pub fn contains(&self, epk: &Epk) -> bool {
@@ -225,13 +251,18 @@ impl EpkRange {
     }
 
     pub fn intersection(&self, other: &EpkRange) -> Option<EpkRange> {
-        let range = EpkRange { min: self.min.clone().max(other.min.clone()), max: self.max.clone().min(other.max.clone()) };
+        let range = EpkRange {
+            min: self.min.clone().max(other.min.clone()),
+            max: self.max.clone().min(other.max.clone()),
+        };
         (range.min < range.max).then_some(range)
     }
 
     /// The ranges of a new container with `n` physical partitions.
     pub fn initial(definition: &PartitionKeyDefinition, n: u32) -> Vec<EpkRange> {
-        EpkRange::full().divide(definition, n).expect("the whole space divides into any number of ranges")
+        EpkRange::full()
+            .divide(definition, n)
+            .expect("the whole space divides into any number of ranges")
     }
 
     /// Cuts this range into `n` of about equal width. `None` when it is too narrow.
@@ -244,7 +275,12 @@ impl EpkRange {
         bounds.extend((1..n).map(|index| cut(self, index, n)));
         bounds.push(self.max.clone());
         let ascending = bounds.windows(2).all(|pair| pair[0] < pair[1]);
-        ascending.then(|| bounds.windows(2).map(|pair| EpkRange::new(pair[0].clone(), pair[1].clone())).collect())
+        ascending.then(|| {
+            bounds
+                .windows(2)
+                .map(|pair| EpkRange::new(pair[0].clone(), pair[1].clone()))
+                .collect()
+        })
     }
 }
 

@@ -108,7 +108,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub fn new(status: Status, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { status, message: message.into(), retry_after_ms: None, source: None }))
+        Error(Box::new(Inner {
+            status,
+            message: message.into(),
+            retry_after_ms: None,
+            source: None,
+        }))
     }
 
     pub fn bad_request(message: impl Into<String>) -> Error {

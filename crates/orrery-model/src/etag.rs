@@ -77,7 +77,12 @@ mod tests {
     fn tags_of_different_versions_differ() {
         let tag = |partition, lsn, index| Etag::of([1, 2, 3, 4], PartitionId(partition), Lsn(lsn), index);
         let first = tag(1, 1, 0);
-        for other in [tag(2, 1, 0), tag(1, 2, 0), tag(1, 1, 1), Etag::of([0; 4], PartitionId(1), Lsn(1), 0)] {
+        for other in [
+            tag(2, 1, 0),
+            tag(1, 2, 0),
+            tag(1, 1, 1),
+            Etag::of([0; 4], PartitionId(1), Lsn(1), 0),
+        ] {
             assert_ne!(first, other);
         }
     }

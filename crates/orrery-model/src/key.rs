@@ -42,7 +42,10 @@ impl PropertyPath {
             segments.push(segment.to_owned());
             rest = after;
         }
-        (!segments.is_empty()).then(|| PropertyPath { segments, text: text.to_owned() })
+        (!segments.is_empty()).then(|| PropertyPath {
+            segments,
+            text: text.to_owned(),
+        })
     }
 
     pub fn segments(&self) -> &[String] {
@@ -82,8 +85,18 @@ pub struct PartitionKeyDefinition {
 
 impl PartitionKeyDefinition {
     /// The caller has checked that the number of paths fits the kind.
-    pub fn new(paths: Vec<PropertyPath>, kind: KeyKind, version: KeyVersion, system_key: bool) -> PartitionKeyDefinition {
-        PartitionKeyDefinition { paths, kind, version, system_key }
+    pub fn new(
+        paths: Vec<PropertyPath>,
+        kind: KeyKind,
+        version: KeyVersion,
+        system_key: bool,
+    ) -> PartitionKeyDefinition {
+        PartitionKeyDefinition {
+            paths,
+            kind,
+            version,
+            system_key,
+        }
     }
 
     pub fn paths(&self) -> &[PropertyPath] {
@@ -117,10 +130,17 @@ impl PartitionKeyDefinition {
         let component = |path: &PropertyPath| match path.find(item) {
             None => Ok(KeyComponent::Undefined),
             Some(value) => KeyComponent::from_value(value).ok_or_else(|| {
-                Error::bad_request(format!("The partition key at {} must be a string, number, boolean or null.", path.as_str()))
+                Error::bad_request(format!(
+                    "The partition key at {} must be a string, number, boolean or null.",
+                    path.as_str()
+                ))
             }),
         };
-        self.paths.iter().map(component).collect::<Result<Vec<_>>>().map(PartitionKey)
+        self.paths
+            .iter()
+            .map(component)
+            .collect::<Result<Vec<_>>>()
+            .map(PartitionKey)
     }
 
     /// Turns a key as the client sent it into the key of one item, or says why it cannot be one.
@@ -131,7 +151,10 @@ impl PartitionKeyDefinition {
             n if n == self.paths.len() => Ok(key.clone()),
             n => Err(Error::new(
                 Status::PARTITION_KEY_MISMATCH,
-                format!("Partition key provided has {n} components, the container's key has {}.", self.paths.len()),
+                format!(
+                    "Partition key provided has {n} components, the container's key has {}.",
+                    self.paths.len()
+                ),
             )),
         }
     }
@@ -202,21 +225,34 @@ impl PartitionKey {
 
     /// Reads the JSON array clients send: `["a"]`, `[5]`, `[null]`, `[{}]` for a missing value, `[]` for no key.
     pub fn parse(text: &str) -> Result<PartitionKey> {
-        let invalid = || Error::bad_request(format!("Partition key {} is invalid.", text.chars().take(100).collect::<String>()));
+        let invalid = || {
+            Error::bad_request(format!(
+                "Partition key {} is invalid.",
+                text.chars().take(100).collect::<String>()
+            ))
+        };
         let value = json::parse_value(text.as_bytes()).map_err(|_| invalid())?;
         let components = value.as_array().ok_or_else(invalid)?;
         let component = |value: &Value| match value {
             Value::Object(object) if object.is_empty() => Ok(KeyComponent::Undefined),
             other => KeyComponent::from_value(other).ok_or_else(invalid),
         };
-        components.iter().map(component).collect::<Result<Vec<_>>>().map(PartitionKey)
+        components
+            .iter()
+            .map(component)
+            .collect::<Result<Vec<_>>>()
+            .map(PartitionKey)
     }
 }
 
 /// The form [`PartitionKey::parse`] reads.
 impl fmt::Display for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |component: &KeyComponent| component.to_value().map_or_else(|| "{}".to_owned(), |value| value.to_text());
+        let text = |component: &KeyComponent| {
+            component
+                .to_value()
+                .map_or_else(|| "{}".to_owned(), |value| value.to_text())
+        };
         write!(f, "[{}]", self.0.iter().map(text).collect::<Vec<_>>().join(","))
     }
 }

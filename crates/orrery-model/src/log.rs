@@ -33,7 +33,13 @@ impl Transaction {
     }
 
     /// A transaction that follows `previous` with a chosen epoch and LSN: new epochs and opened partitions start higher.
-    pub fn at_lsn(previous: Position, epoch: Epoch, lsn: Lsn, at: Timestamp, operations: Vec<Operation>) -> Transaction {
+    pub fn at_lsn(
+        previous: Position,
+        epoch: Epoch,
+        lsn: Lsn,
+        at: Timestamp,
+        operations: Vec<Operation>,
+    ) -> Transaction {
         let mut transaction = Transaction {
             epoch,
             lsn,
@@ -49,7 +55,11 @@ impl Transaction {
 
     /// Where a log stands after this transaction.
     pub fn position(&self) -> Position {
-        Position { epoch: self.epoch, lsn: self.lsn, hash: self.hash }
+        Position {
+            epoch: self.epoch,
+            lsn: self.lsn,
+            hash: self.hash,
+        }
     }
 
     /// May this transaction stand right after `previous`, and is it what its hash says?

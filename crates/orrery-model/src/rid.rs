@@ -77,7 +77,10 @@ impl ResourceId {
 
     /// The four bytes of a container that are its own.
     pub fn own_bytes(&self) -> [u8; 4] {
-        self.0.get(4..8).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
+        self.0
+            .get(4..8)
+            .and_then(|bytes| bytes.try_into().ok())
+            .unwrap_or_default()
     }
 }
 
@@ -110,7 +113,14 @@ mod tests {
         let database = ResourceId::database(3);
         let container = ResourceId::container(&database, 7);
         let item = ResourceId::child_of_container(&container, ChildKind::Item, 42);
-        assert_eq!([database.as_bytes().len(), container.as_bytes().len(), item.as_bytes().len()], [4, 8, 16]);
+        assert_eq!(
+            [
+                database.as_bytes().len(),
+                container.as_bytes().len(),
+                item.as_bytes().len()
+            ],
+            [4, 8, 16]
+        );
         assert!(container.as_bytes().starts_with(database.as_bytes()));
         assert!(item.as_bytes().starts_with(container.as_bytes()));
         assert_eq!(item.as_bytes()[8..], 42u64.to_le_bytes());
@@ -126,7 +136,11 @@ mod tests {
         assert_eq!(container.as_bytes()[4] & 0x80, 0x80);
         assert_eq!(user.as_bytes()[4] & 0x80, 0);
         assert_eq!(ResourceId::permission(&user, 0).as_bytes().len(), 16);
-        for kind in [ChildKind::Conflict, ChildKind::PartitionKeyRange, ChildKind::StoredProcedure] {
+        for kind in [
+            ChildKind::Conflict,
+            ChildKind::PartitionKeyRange,
+            ChildKind::StoredProcedure,
+        ] {
             let child = ResourceId::child_of_container(&container, kind, (1 << 60) - 1);
             assert_eq!(child.as_bytes()[15] >> 4, kind as u8);
         }
@@ -134,7 +148,12 @@ mod tests {
 
     #[test]
     fn texts_the_service_writes_are_read() {
-        for (text, n_bytes) in [("Lx1BAA==", 4), ("Lx1BALxJyZ8=", 8), ("d9RzAJRFKgwBAAAAAAAAAA==", 16), ("ab-+", 3)] {
+        for (text, n_bytes) in [
+            ("Lx1BAA==", 4),
+            ("Lx1BALxJyZ8=", 8),
+            ("d9RzAJRFKgwBAAAAAAAAAA==", 16),
+            ("ab-+", 3),
+        ] {
             let rid = ResourceId::parse(text).unwrap();
             assert_eq!((rid.as_bytes().len(), rid.to_string().as_str()), (n_bytes, text));
         }

@@ -38,7 +38,9 @@ const PAIRS_MAX: usize = 10_000;
 
 impl SessionToken {
     pub fn single(partition: PartitionId, progress: SessionProgress) -> SessionToken {
-        SessionToken { pairs: vec![(partition, progress)] }
+        SessionToken {
+            pairs: vec![(partition, progress)],
+        }
     }
 
     /// Reads `0:0#42,1:0#17#1=17`. `None` when any pair is malformed.
@@ -56,7 +58,10 @@ impl SessionToken {
 
     /// The progress known for a partition.
     pub fn get(&self, partition: PartitionId) -> Option<SessionProgress> {
-        self.pairs.iter().find(|(id, _)| *id == partition).map(|(_, progress)| *progress)
+        self.pairs
+            .iter()
+            .find(|(id, _)| *id == partition)
+            .map(|(_, progress)| *progress)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -73,7 +78,10 @@ impl SessionToken {
 
     /// Everything either has seen.
     pub fn merge(&mut self, other: &SessionToken) {
-        other.pairs.iter().for_each(|(partition, progress)| self.observe(*partition, *progress));
+        other
+            .pairs
+            .iter()
+            .for_each(|(partition, progress)| self.observe(*partition, *progress));
     }
 }
 
@@ -83,14 +91,28 @@ fn parse_pair(pair: &str) -> Option<(PartitionId, SessionProgress)> {
     let mut parts = progress.split('#');
     let first = parts.next()?;
     let Some(lsn) = parts.next() else {
-        return Some((partition, SessionProgress { version: 0, lsn: Lsn(first.parse().ok()?) }));
+        return Some((
+            partition,
+            SessionProgress {
+                version: 0,
+                lsn: Lsn(first.parse().ok()?),
+            },
+        ));
     };
     let version: i64 = first.parse().ok()?;
     let lsn = Lsn(lsn.parse().ok()?);
     let regions_are_well_formed = parts.all(|region| {
-        region.split_once('=').is_some_and(|(id, lsn)| id.parse::<i64>().is_ok() && lsn.parse::<i64>().is_ok())
+        region
+            .split_once('=')
+            .is_some_and(|(id, lsn)| id.parse::<i64>().is_ok() && lsn.parse::<i64>().is_ok())
     });
-    regions_are_well_formed.then_some((partition, SessionProgress { version: version.max(0), lsn }))
+    regions_are_well_formed.then_some((
+        partition,
+        SessionProgress {
+            version: version.max(0),
+            lsn,
+        },
+    ))
 }
 
 impl fmt::Display for SessionToken {
@@ -113,8 +135,17 @@ mod tests {
 
     #[test]
     fn every_form_clients_send_is_read() {
-        for (text, expected) in [("0:0#42", progress(0, 42)), ("0:1#42#1=40#2=41", progress(1, 42)), ("0:-1#42", progress(0, 42)), ("0:42", progress(0, 42))] {
-            assert_eq!(SessionToken::parse(text).unwrap().get(PartitionId(0)), Some(expected), "{text}");
+        for (text, expected) in [
+            ("0:0#42", progress(0, 42)),
+            ("0:1#42#1=40#2=41", progress(1, 42)),
+            ("0:-1#42", progress(0, 42)),
+            ("0:42", progress(0, 42)),
+        ] {
+            assert_eq!(
+                SessionToken::parse(text).unwrap().get(PartitionId(0)),
+                Some(expected),
+                "{text}"
+            );
         }
         let token = SessionToken::parse("0:0#1,3:0#7").unwrap();
         assert_eq!(token.get(PartitionId(3)), Some(progress(0, 7)));

@@ -10,9 +10,17 @@ pub fn x64_128(data: &[u8]) -> [u8; 16] {
     let mut blocks = data.chunks_exact(16);
     for block in &mut blocks {
         h1 ^= mix1(little_endian(&block[..8]));
-        h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
+        h1 = h1
+            .rotate_left(27)
+            .wrapping_add(h2)
+            .wrapping_mul(5)
+            .wrapping_add(0x52dc_e729);
         h2 ^= mix2(little_endian(&block[8..]));
-        h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+        h2 = h2
+            .rotate_left(31)
+            .wrapping_add(h1)
+            .wrapping_mul(5)
+            .wrapping_add(0x3849_5ab5);
     }
     let tail = blocks.remainder();
     h2 ^= mix2(little_endian(tail.get(8..).unwrap_or(&[])));
@@ -48,7 +56,10 @@ pub fn x86_32(data: &[u8]) -> u32 {
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 fn finish_64(mut hash: u64) -> u64 {

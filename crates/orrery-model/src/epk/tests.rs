@@ -197,10 +197,7 @@ fn a_new_container_is_divided_evenly() {
     assert_eq!(bounds(&v2(), 1), ["[, FF)"]);
     assert_eq!(bounds(&v2(), 2), [format!("[, {half})"), format!("[{half}, FF)")]);
     assert_eq!(bounds(&multi_hash(2), 2), bounds(&v2(), 2));
-    assert_eq!(
-        bounds(&v1(), 2),
-        ["[, 05C1E0)", "[05C1E0, FF)"]
-    );
+    assert_eq!(bounds(&v1(), 2), ["[, 05C1E0)", "[05C1E0, FF)"]);
 }
 
 #[test]

@@ -47,7 +47,10 @@ impl Object {
     }
 
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
-        self.members.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value)
+        self.members
+            .iter_mut()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
     }
 
     pub fn contains(&self, name: &str) -> bool {

@@ -82,13 +82,21 @@ fn compare_with_integer(double: f64, integer: Number) -> Ordering {
         Number::Double(_) => unreachable!("the caller matched an integer"),
     };
     if double >= 1.8e19 {
-        return Ordering::Greater.min(if double >= 18_446_744_073_709_551_616.0 { Ordering::Greater } else { (double as i128).cmp(&exact) });
+        return Ordering::Greater.min(if double >= 18_446_744_073_709_551_616.0 {
+            Ordering::Greater
+        } else {
+            (double as i128).cmp(&exact)
+        });
     }
     if double < -9.3e18 {
         return Ordering::Less;
     }
     let floor = double.floor();
-    (floor as i128).cmp(&exact).then(if double > floor { Ordering::Greater } else { Ordering::Equal })
+    (floor as i128).cmp(&exact).then(if double > floor {
+        Ordering::Greater
+    } else {
+        Ordering::Equal
+    })
 }
 
 /// C's `%.15g`, or `%.17g` when 15 digits read back differently, with at least three exponent digits as the service
@@ -96,11 +104,21 @@ fn compare_with_integer(double: f64, integer: Number) -> Ordering {
 fn print_double(double: f64, out: &mut Vec<u8>) {
     if !double.is_finite() {
         // Never stored or answered; kept printable for messages.
-        out.extend_from_slice(if double.is_nan() { b"NaN" } else if double > 0.0 { b"Infinity" } else { b"-Infinity" });
+        out.extend_from_slice(if double.is_nan() {
+            b"NaN"
+        } else if double > 0.0 {
+            b"Infinity"
+        } else {
+            b"-Infinity"
+        });
         return;
     }
     let short = format!("{double:.14e}");
-    let text = if short.parse() == Ok(double) { short } else { format!("{double:.16e}") };
+    let text = if short.parse() == Ok(double) {
+        short
+    } else {
+        format!("{double:.16e}")
+    };
     let (mantissa, exponent) = text.split_once('e').expect("exponent form always has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is an integer");
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));

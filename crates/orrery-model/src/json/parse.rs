@@ -29,16 +29,26 @@ pub fn parse_value(text: &[u8]) -> Result<Value, JsonError> {
 
 /// Parses one JSON text and tells whether it was canonical.
 pub fn parse(text: &[u8]) -> Result<Parsed, JsonError> {
-    let text = std::str::from_utf8(text)
-        .map_err(|error| JsonError { reason: "invalid UTF-8", offset: error.valid_up_to() })?;
-    let mut parser = Parser { text, bytes: text.as_bytes(), at: 0, canonical: true };
+    let text = std::str::from_utf8(text).map_err(|error| JsonError {
+        reason: "invalid UTF-8",
+        offset: error.valid_up_to(),
+    })?;
+    let mut parser = Parser {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        canonical: true,
+    };
     parser.skip_blanks();
     let value = parser.value(0)?;
     parser.skip_blanks();
     if parser.at < parser.bytes.len() {
         return Err(parser.error("text after the value"));
     }
-    Ok(Parsed { value, canonical: parser.canonical })
+    Ok(Parsed {
+        value,
+        canonical: parser.canonical,
+    })
 }
 
 struct Parser<'a> {
@@ -50,7 +60,10 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn error(&self, reason: &'static str) -> JsonError {
-        JsonError { reason, offset: self.at }
+        JsonError {
+            reason,
+            offset: self.at,
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -220,10 +233,15 @@ impl Parser<'_> {
     }
 
     fn four_hex(&mut self) -> Result<u32, JsonError> {
-        let digits = self.bytes.get(self.at..self.at + 4).ok_or_else(|| self.error("unexpected end"))?;
+        let digits = self
+            .bytes
+            .get(self.at..self.at + 4)
+            .ok_or_else(|| self.error("unexpected end"))?;
         let mut code = 0;
         for &digit in digits {
-            let digit = char::from(digit).to_digit(16).ok_or_else(|| self.error("four hex digits expected"))?;
+            let digit = char::from(digit)
+                .to_digit(16)
+                .ok_or_else(|| self.error("four hex digits expected"))?;
             code = code * 16 + digit;
         }
         self.at += 4;
@@ -257,9 +275,15 @@ impl Parser<'_> {
             self.canonical &= text != "-0";
             return Ok(number);
         }
-        let double: f64 = text.parse().map_err(|_| JsonError { reason: "not a number", offset: start })?;
+        let double: f64 = text.parse().map_err(|_| JsonError {
+            reason: "not a number",
+            offset: start,
+        })?;
         if !double.is_finite() {
-            return Err(JsonError { reason: "number out of range", offset: start });
+            return Err(JsonError {
+                reason: "number out of range",
+                offset: start,
+            });
         }
         let number = Number::from_f64(double);
         if self.canonical {
@@ -279,12 +303,19 @@ impl Parser<'_> {
     fn some_digits(&mut self) -> Result<(), JsonError> {
         let start = self.at;
         self.digits();
-        if self.at == start { Err(self.error("digit expected")) } else { Ok(()) }
+        if self.at == start {
+            Err(self.error("digit expected"))
+        } else {
+            Ok(())
+        }
     }
 }
 
 fn integer(text: &str) -> Option<Number> {
-    text.parse::<i64>().map(Number::Int).or_else(|_| text.parse::<u64>().map(Number::UInt)).ok()
+    text.parse::<i64>()
+        .map(Number::Int)
+        .or_else(|_| text.parse::<u64>().map(Number::UInt))
+        .ok()
 }
 
 /// Members while an object is built. Small objects are searched; large ones, which a stranger may send to make the search

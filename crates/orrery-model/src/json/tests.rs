@@ -6,7 +6,13 @@ fn canonical(text: &str) -> String {
 
 #[test]
 fn integers_of_64_bits_stay_exact() {
-    for text in ["0", "-1", "9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+    for text in [
+        "0",
+        "-1",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+    ] {
         assert_eq!(canonical(text), text);
     }
 }
@@ -64,7 +70,21 @@ fn nesting_is_bounded() {
 
 #[test]
 fn malformed_texts_are_refused() {
-    for text in ["", "{", "[1,]", "{\"a\"}", "{a:1}", "01", "1.", "+1", "tru", "\"\\x\"", "\"\u{1}\"", "1 2", "[1}"] {
+    for text in [
+        "",
+        "{",
+        "[1,]",
+        "{\"a\"}",
+        "{a:1}",
+        "01",
+        "1.",
+        "+1",
+        "tru",
+        "\"\\x\"",
+        "\"\u{1}\"",
+        "1 2",
+        "[1}",
+    ] {
         assert!(parse_value(text.as_bytes()).is_err(), "{text}");
     }
     assert!(parse_value(&[b'"', 0xff, b'"']).is_err());
@@ -72,7 +92,14 @@ fn malformed_texts_are_refused() {
 
 #[test]
 fn canonical_means_printing_gives_the_same_bytes() {
-    for text in [r#"{"a":[1,2.5,"x\n"],"b":null}"#, r#"{"a": 1}"#, "1.0", r#""\u0041""#, r#"{"a":1,"a":2}"#, "-0"] {
+    for text in [
+        r#"{"a":[1,2.5,"x\n"],"b":null}"#,
+        r#"{"a": 1}"#,
+        "1.0",
+        r#""\u0041""#,
+        r#"{"a":1,"a":2}"#,
+        "-0",
+    ] {
         let parsed = parse(text.as_bytes()).unwrap();
         assert_eq!(parsed.canonical, parsed.value.to_text() == text, "{text}");
     }

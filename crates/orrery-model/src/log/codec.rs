@@ -33,7 +33,9 @@ impl Transaction {
         put_varint(&mut out, self.previous.0);
         put_varint(&mut out, self.at.0);
         put_varint(&mut out, self.operations.len() as u64);
-        self.operations.iter().for_each(|operation| put_operation(&mut out, operation));
+        self.operations
+            .iter()
+            .for_each(|operation| put_operation(&mut out, operation));
         out
     }
 
@@ -53,7 +55,15 @@ impl Transaction {
         if reader.at != bytes.len() {
             return Err(DecodeError("bytes after the last operation"));
         }
-        Ok(Transaction { epoch, lsn, previous, previous_hash, hash, at, operations })
+        Ok(Transaction {
+            epoch,
+            lsn,
+            previous,
+            previous_hash,
+            hash,
+            at,
+            operations,
+        })
     }
 }
 
@@ -156,7 +166,11 @@ const TRUNCATED: DecodeError = DecodeError("truncated");
 
 impl Reader<'_> {
     fn take(&mut self, length: usize) -> Result<std::ops::Range<usize>, DecodeError> {
-        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or(TRUNCATED)?;
+        let end = self
+            .at
+            .checked_add(length)
+            .filter(|end| *end <= self.bytes.len())
+            .ok_or(TRUNCATED)?;
         let range = self.at..end;
         self.at = end;
         Ok(range)
@@ -219,7 +233,11 @@ impl Reader<'_> {
     }
 
     fn position(&mut self) -> Result<Position, DecodeError> {
-        Ok(Position { epoch: Epoch(self.u32()?), lsn: Lsn(self.varint()?), hash: ChainHash(self.array()?) })
+        Ok(Position {
+            epoch: Epoch(self.u32()?),
+            lsn: Lsn(self.varint()?),
+            hash: ChainHash(self.array()?),
+        })
     }
 
     fn operation(&mut self) -> Result<Operation, DecodeError> {
@@ -238,9 +256,17 @@ impl Reader<'_> {
                 number: self.varint()?,
                 expired: self.byte()? == 1,
             }),
-            3 => Operation::Record { key: self.blob()?, value: self.option(Reader::blob)? },
-            4 => Operation::Defined { version: self.varint()?, definition: self.blob()? },
-            5 => Operation::EpochStarted { previous: Lsn(self.varint()?) },
+            3 => Operation::Record {
+                key: self.blob()?,
+                value: self.option(Reader::blob)?,
+            },
+            4 => Operation::Defined {
+                version: self.varint()?,
+                definition: self.blob()?,
+            },
+            5 => Operation::EpochStarted {
+                previous: Lsn(self.varint()?),
+            },
             6 => Operation::Opened(Opened {
                 partition: PartitionId(self.u32()?),
                 range: EpkRange::new(self.epk()?, self.epk()?),
@@ -249,7 +275,9 @@ impl Reader<'_> {
                 definition_version: self.varint()?,
                 definition: self.blob()?,
             }),
-            7 => Operation::Sealed { children: self.list(|reader| reader.u32().map(PartitionId))? },
+            7 => Operation::Sealed {
+                children: self.list(|reader| reader.u32().map(PartitionId))?,
+            },
             _ => return Err(DecodeError("unknown operation")),
         })
     }

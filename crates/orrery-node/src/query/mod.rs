@@ -265,7 +265,11 @@ impl Budget for TimeBudget {
         if elapsed > QUERY_TIME_MAX {
             return Err(Error::new(Status::REQUEST_TIMEOUT, "The query takes too long."));
         }
-        Ok(if self.streaming && elapsed > PAGE_TIME { Pace::Pause } else { Pace::GoOn })
+        Ok(if self.streaming && elapsed > PAGE_TIME {
+            Pace::Pause
+        } else {
+            Pace::GoOn
+        })
     }
 }
 
