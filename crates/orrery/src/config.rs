@@ -21,14 +21,26 @@ pub const DEVELOPMENT_KEY: &str =
 /// Every setting: its name, its default, and what it means.
 const SETTINGS: [(&str, &str, &str); 15] = [
     ("account", "orrery", "name of the account"),
-    ("advertise", "", "URL that clients are told to use, instead of the one they called"),
+    (
+        "advertise",
+        "",
+        "URL that clients are told to use, instead of the one they called",
+    ),
     ("allow-plain-http", "false", "speak plain HTTP beyond loopback"),
     ("cache-mb", "32", "memory for hot items, in MiB"),
     ("consistency", "Session", "default consistency level of the account"),
     ("data-dir", "./orrery-data", "where everything is kept"),
-    ("enforce-throughput", "false", "answer 429 when a container uses more than its throughput"),
+    (
+        "enforce-throughput",
+        "false",
+        "answer 429 when a container uses more than its throughput",
+    ),
     ("key", DEVELOPMENT_KEY, "primary key of the account"),
-    ("listen", "loopback", "address to listen on; loopback means IPv4 and IPv6"),
+    (
+        "listen",
+        "loopback",
+        "address to listen on; loopback means IPv4 and IPv6",
+    ),
     ("memory", "false", "keep nothing: all data is in memory"),
     ("partitions", "1", "physical partitions of a new container"),
     ("port", "8081", "port of the account; 0 takes any free one"),
@@ -38,8 +50,17 @@ const SETTINGS: [(&str, &str, &str); 15] = [
 ];
 
 /// Variables with our prefix that mean something to logging, the command line's clients or the tests.
-const NOT_SETTINGS: [&str; 9] =
-    ["LOG", "LOG_FORMAT", "BIN", "SOAK", "SIM_SEED", "SIM_SEEDS", "ENDPOINT", "CA", "RESULTS"];
+const NOT_SETTINGS: [&str; 9] = [
+    "LOG",
+    "LOG_FORMAT",
+    "BIN",
+    "SOAK",
+    "SIM_SEED",
+    "SIM_SEEDS",
+    "ENDPOINT",
+    "CA",
+    "RESULTS",
+];
 
 /// Flags of commands that serve. Each has the name of a setting.
 #[derive(Args, Clone, Debug, Default)]
@@ -113,7 +134,9 @@ impl ServerFlags {
             ("advertise", self.advertise.clone()),
             ("tls", self.tls.clone()),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        all.into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
     }
 }
 
@@ -126,14 +149,23 @@ pub struct Raw {
 impl Raw {
     /// Gathers all four sources. `environment` is passed in so that tests need not change the process's.
     pub fn gather(flags: &ServerFlags, environment: impl Iterator<Item = (String, String)>) -> Result<Raw> {
-        let defaults = SETTINGS.iter().map(|(name, value, _)| (*name, ((*value).to_owned(), "default".to_owned())));
-        let mut raw = Raw { values: defaults.collect() };
-        let file = flags.config.clone().or_else(|| Some(PathBuf::from("orrery.toml")).filter(|path| path.exists()));
+        let defaults = SETTINGS
+            .iter()
+            .map(|(name, value, _)| (*name, ((*value).to_owned(), "default".to_owned())));
+        let mut raw = Raw {
+            values: defaults.collect(),
+        };
+        let file = flags
+            .config
+            .clone()
+            .or_else(|| Some(PathBuf::from("orrery.toml")).filter(|path| path.exists()));
         if let Some(path) = file {
             raw.read_file(&path)?;
         }
         for (name, value) in environment {
-            let Some(setting) = name.strip_prefix("ORRERY_") else { continue };
+            let Some(setting) = name.strip_prefix("ORRERY_") else {
+                continue;
+            };
             if NOT_SETTINGS.contains(&setting) {
                 continue;
             }
@@ -147,17 +179,24 @@ impl Raw {
 
     fn read_file(&mut self, path: &Path) -> Result<()> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let table: toml::Table = text.parse().with_context(|| format!("{} is not valid TOML", path.display()))?;
+        let table: toml::Table = text
+            .parse()
+            .with_context(|| format!("{} is not valid TOML", path.display()))?;
         for (name, value) in table {
             let text = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Array(items) => {
                     let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
-                    texts.with_context(|| format!("{name} must be a list of strings"))?.join(",")
+                    texts
+                        .with_context(|| format!("{name} must be a list of strings"))?
+                        .join(",")
                 }
                 toml::Value::Boolean(value) => value.to_string(),
                 toml::Value::Integer(value) => value.to_string(),
-                _ => bail!("{}: {name} must be a string, an integer or true or false", path.display()),
+                _ => bail!(
+                    "{}: {name} must be a string, an integer or true or false",
+                    path.display()
+                ),
             };
             self.set(&name, text, &path.display().to_string())?;
         }
@@ -177,14 +216,21 @@ impl Raw {
 
     fn parse<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let (value, source) = &self.values[name];
-        value.parse().ok().with_context(|| format!("{source}: '{value}' is not a valid {name}"))
+        value
+            .parse()
+            .ok()
+            .with_context(|| format!("{source}: '{value}' is not a valid {name}"))
     }
 
     /// Name, value, source and meaning of every setting; keys are not shown.
     pub fn rows(&self) -> impl Iterator<Item = [&str; 4]> {
         SETTINGS.iter().map(|(name, default, meaning)| {
             let (value, source) = &self.values[name];
-            let shown = if *name == "key" && value != default { "(hidden)" } else { value };
+            let shown = if *name == "key" && value != default {
+                "(hidden)"
+            } else {
+                value
+            };
             [*name, shown, source, meaning]
         })
     }
@@ -227,7 +273,10 @@ impl ServerConfig {
         let allow_plain_http: bool = raw.parse("allow-plain-http")?;
         let key = STANDARD.decode(raw.text("key")).ok().filter(|key| key.len() >= 16);
         let partitions: u32 = raw.parse("partitions")?;
-        ensure!((1..=1000).contains(&partitions), "partitions must be between 1 and 1000");
+        ensure!(
+            (1..=1000).contains(&partitions),
+            "partitions must be between 1 and 1000"
+        );
         let memory: bool = raw.parse("memory")?;
         Ok(ServerConfig {
             account: raw.text("account").to_owned(),
@@ -253,7 +302,11 @@ impl ServerConfig {
 }
 
 fn one_region(text: &str) -> Result<String> {
-    let regions: Vec<&str> = text.split(',').map(str::trim).filter(|region| !region.is_empty()).collect();
+    let regions: Vec<&str> = text
+        .split(',')
+        .map(str::trim)
+        .filter(|region| !region.is_empty())
+        .collect();
     match regions.as_slice() {
         [region] => Ok((*region).to_owned()),
         [] => bail!("an account needs a region"),
@@ -268,7 +321,9 @@ fn consistency(text: &str) -> Result<Consistency> {
         "session" => Consistency::Session,
         "consistentprefix" => Consistency::ConsistentPrefix,
         "eventual" => Consistency::Eventual,
-        _ => bail!("'{text}' is not a consistency level: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual"),
+        _ => bail!(
+            "'{text}' is not a consistency level: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual"
+        ),
     })
 }
 
@@ -285,7 +340,9 @@ mod tests {
     use super::*;
 
     fn config(flags: ServerFlags, environment: &[(&str, &str)]) -> Result<ServerConfig> {
-        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         ServerConfig::new(&Raw::gather(&flags, environment)?)
     }
 
@@ -294,15 +351,25 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("orrery.toml");
         std::fs::write(&file, "port = 1\npartitions = 2\nconsistency = \"Strong\"\n").unwrap();
-        let flags = ServerFlags { config: Some(file), port: Some("3".into()), ..ServerFlags::default() };
+        let flags = ServerFlags {
+            config: Some(file),
+            port: Some("3".into()),
+            ..ServerFlags::default()
+        };
         let config = config(flags, &[("ORRERY_PORT", "4"), ("ORRERY_PARTITIONS", "5")]).unwrap();
-        assert_eq!((config.port, config.partitions, config.consistency), (3, 5, Consistency::Strong));
+        assert_eq!(
+            (config.port, config.partitions, config.consistency),
+            (3, 5, Consistency::Strong)
+        );
     }
 
     #[test]
     fn an_unknown_setting_is_an_error_that_names_it() {
         let error = config(ServerFlags::default(), &[("ORRERY_PROT", "1")]).unwrap_err();
-        assert!(error.to_string().contains("ORRERY_PROT") && error.to_string().contains("prot"), "{error}");
+        assert!(
+            error.to_string().contains("ORRERY_PROT") && error.to_string().contains("prot"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -315,12 +382,23 @@ mod tests {
         assert!(config(flags(None), &[]).unwrap_err().to_string().contains("--key"));
         let own = STANDARD.encode([7; 64]);
         assert!(!config(flags(Some(&own)), &[]).unwrap().plain_http);
-        assert!(config(flags(Some(&own)), &[("ORRERY_ALLOW_PLAIN_HTTP", "true")]).unwrap().plain_http);
+        assert!(
+            config(flags(Some(&own)), &[("ORRERY_ALLOW_PLAIN_HTTP", "true")])
+                .unwrap()
+                .plain_http
+        );
     }
 
     #[test]
     fn settings_that_make_no_sense_are_refused() {
-        for (name, value) in [("PORT", "99999"), ("PARTITIONS", "0"), ("KEY", "x"), ("CONSISTENCY", "best"), ("PROFILE", "x"), ("REGIONS", "A,B")] {
+        for (name, value) in [
+            ("PORT", "99999"),
+            ("PARTITIONS", "0"),
+            ("KEY", "x"),
+            ("CONSISTENCY", "best"),
+            ("PROFILE", "x"),
+            ("REGIONS", "A,B"),
+        ] {
             let result = config(ServerFlags::default(), &[(&format!("ORRERY_{name}"), value)]);
             assert!(result.is_err(), "{name}={value}");
         }

@@ -7,10 +7,16 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub fn start() {
     let levels = std::env::var("ORRERY_LOG").unwrap_or_else(|_| "info".to_owned());
-    let targets: Targets = levels.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
+    let targets: Targets = levels
+        .parse()
+        .unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
     let json = std::env::var("ORRERY_LOG_FORMAT").is_ok_and(|format| format.eq_ignore_ascii_case("json"));
     let plain = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(targets);
     // A second start, as in tests, keeps the first.
-    let _ = if json { registry.with(plain.json()).try_init() } else { registry.with(plain.with_ansi(false)).try_init() };
+    let _ = if json {
+        registry.with(plain.json()).try_init()
+    } else {
+        registry.with(plain.with_ansi(false)).try_init()
+    };
 }
