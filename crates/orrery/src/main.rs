@@ -1,13 +1,23 @@
 //! The `orrery` binary: picks the parts, wires them, serves, and offers the command line.
 
+mod client;
 mod commands;
 mod config;
+mod json_items;
 mod logging;
+mod position;
+mod progress;
+mod runtime;
+mod seed;
 
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "orrery", version, about = "A document database that speaks the Azure Cosmos DB for NoSQL API")]
+#[command(
+    name = "orrery",
+    version,
+    about = "A document database that speaks the Azure Cosmos DB for NoSQL API"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -17,6 +27,13 @@ struct Cli {
 enum Command {
     /// One account with the development key, ready for any SDK
     Emulator(config::ServerFlags),
+    /// Physical partitions of a running server
+    #[command(subcommand)]
+    Partition(commands::partition::PartitionCommand),
+    /// Items from NDJSON or a JSON array into a container of a running server
+    Import(commands::import::ImportFlags),
+    /// Items of a container of a running server as NDJSON or a JSON array
+    Export(commands::export::ExportFlags),
     /// Settings in force and where each comes from
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -26,6 +43,9 @@ fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Emulator(flags) => commands::serve::run(&flags),
+        Command::Partition(command) => commands::partition::run(&command),
+        Command::Import(flags) => commands::import::run(&flags),
+        Command::Export(flags) => commands::export::run(&flags),
         Command::Config(command) => commands::config::run(&command),
     };
     match done {

@@ -1,4 +1,7 @@
 //! One file per command.
 
 pub mod config;
+pub mod export;
+pub mod import;
+pub mod partition;
 pub mod serve;

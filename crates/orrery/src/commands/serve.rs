@@ -4,6 +4,7 @@
 //! known at once; they accept when everything is ready, and then one line of JSON on stdout says where.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::net::TcpListener;
 
 use crate::config::{Raw, ServerConfig, ServerFlags};
-use crate::logging;
+use crate::runtime::stop_signal;
+use crate::{logging, seed};
 
 /// How long requests and writers may take to finish when the server is told to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
@@ -31,15 +33,24 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 pub fn run(flags: &ServerFlags) -> Result<()> {
     logging::start();
     let config = ServerConfig::new(&Raw::gather(flags, std::env::vars())?)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    runtime.block_on(serve(config))
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve(config, flags.seed.as_deref()))
 }
 
-async fn serve(config: ServerConfig) -> Result<()> {
+async fn serve(config: ServerConfig, seed_file: Option<&Path>) -> Result<()> {
     let listeners = bind(&config)?;
     let clock = Arc::new(SystemClock::default());
     let store = open_store(&config).await?;
-    let node = Node::start(node_settings(&config), store, clock.clone()).await.context("cannot open the account")?;
+    let node = Node::start(node_settings(&config), store, clock.clone())
+        .await
+        .context("cannot open the account")?;
+    if let Some(path) = seed_file {
+        let n_items = seed::load(&node, path).await.context("cannot load the seed")?;
+        tracing::info!(n_items, "seed loaded");
+    }
     let (acceptor, ca_pem) = transport_security(&config, clock.clone())?;
     let mut parts = Parts::new(Arc::new(Arc::clone(&node)), gateway_settings(&config));
     parts.ca_pem = ca_pem.map(Into::into);
@@ -63,7 +74,9 @@ fn bind(config: &ServerConfig) -> Result<Vec<TcpListener>> {
 }
 
 async fn open_store(config: &ServerConfig) -> Result<Arc<dyn Store>> {
-    let Some(directory) = config.data_dir.clone() else { return Ok(MemoryStore::new()) };
+    let Some(directory) = config.data_dir.clone() else {
+        return Ok(MemoryStore::new());
+    };
     let opened = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
         let store = EmbeddedStore::open(&directory, EmbeddedSettings::default(), Arc::new(Projector::default()));
@@ -90,12 +103,19 @@ fn node_settings(config: &ServerConfig) -> NodeSettings {
 
 fn fresh_secret() -> [u8; 64] {
     let mut secret = [0; 64];
-    SystemRandom::new().fill(&mut secret).expect("the operating system gives random bytes");
+    SystemRandom::new()
+        .fill(&mut secret)
+        .expect("the operating system gives random bytes");
     secret
 }
 
 fn gateway_settings(config: &ServerConfig) -> Settings {
-    Settings { shutdown_deadline: STOP_DEADLINE, development: config.development, plain_http: config.plain_http, ..Settings::default() }
+    Settings {
+        shutdown_deadline: STOP_DEADLINE,
+        development: config.development,
+        plain_http: config.plain_http,
+        ..Settings::default()
+    }
 }
 
 type Secured = (tokio_rustls::TlsAcceptor, Option<String>);
@@ -111,13 +131,22 @@ fn transport_security(config: &ServerConfig, clock: Arc<dyn Clock>) -> Result<Se
     };
     let authority = Arc::new(authority.context("cannot make a certificate authority")?);
     let pem = authority.pem().to_owned();
-    Ok((tls::acceptor(authority, clock).context("cannot use the certificate authority")?, Some(pem)))
+    Ok((
+        tls::acceptor(authority, clock).context("cannot use the certificate authority")?,
+        Some(pem),
+    ))
 }
 
 fn ready_line(config: &ServerConfig, port: u16) -> serde_json::Value {
     let scheme = if config.plain_http { "http" } else { "https" };
-    let host = config.listen.filter(|address| !address.is_unspecified()).map_or_else(|| "localhost".to_owned(), host_text);
-    let endpoint = config.advertise.clone().unwrap_or_else(|| format!("{scheme}://{host}:{port}/"));
+    let host = config
+        .listen
+        .filter(|address| !address.is_unspecified())
+        .map_or_else(|| "localhost".to_owned(), host_text);
+    let endpoint = config
+        .advertise
+        .clone()
+        .unwrap_or_else(|| format!("{scheme}://{host}:{port}/"));
     serde_json::json!({
         "event": "ready",
         "version": env!("CARGO_PKG_VERSION"),
@@ -135,16 +164,5 @@ fn host_text(address: std::net::IpAddr) -> String {
     match address {
         std::net::IpAddr::V4(address) => address.to_string(),
         std::net::IpAddr::V6(address) => format!("[{address}]"),
-    }
-}
-
-/// Completes on SIGTERM or Ctrl-C.
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        // Both are safe to drop: a signal that was not waited for is not lost to anyone.
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
     }
 }

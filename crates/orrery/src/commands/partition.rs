@@ -1,0 +1,154 @@
+//! `orrery partition`: the physical partitions of a running server.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Call, Client, RemoteFlags};
+use crate::runtime;
+
+#[derive(Debug, Subcommand)]
+pub enum PartitionCommand {
+    /// List the partitions of a container, or of all
+    List(ListFlags),
+    /// Split a partition in two
+    Split(SplitFlags),
+    /// Merge two neighbouring partitions into one
+    Merge(MergeFlags),
+}
+
+#[derive(Args, Debug)]
+pub struct ListFlags {
+    #[arg(value_name = "DATABASE", requires = "container")]
+    database: Option<String>,
+    #[arg(value_name = "CONTAINER")]
+    container: Option<String>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct SplitFlags {
+    #[arg(value_name = "DATABASE")]
+    database: String,
+    #[arg(value_name = "CONTAINER")]
+    container: String,
+    #[arg(value_name = "PARTITION")]
+    partition: u32,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct MergeFlags {
+    #[arg(value_name = "DATABASE")]
+    database: String,
+    #[arg(value_name = "CONTAINER")]
+    container: String,
+    #[arg(value_name = "PARTITION")]
+    first: u32,
+    #[arg(value_name = "PARTITION")]
+    second: u32,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+struct OutputFlags {
+    /// Print the server's answer as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    remote: RemoteFlags,
+}
+
+pub fn run(command: &PartitionCommand) -> Result<()> {
+    let (call, output) = match command {
+        PartitionCommand::List(flags) => {
+            let container = flags.database.as_deref().zip(flags.container.as_deref());
+            let query = container.map(|(database, container)| vec![("database", database), ("container", container)]);
+            (
+                Call::administration(Method::GET, "partitions", &query.unwrap_or_default()),
+                &flags.output,
+            )
+        }
+        PartitionCommand::Split(SplitFlags {
+            database,
+            container,
+            partition,
+            output,
+        }) => {
+            let form = json!({ "database": database, "container": container, "partition": partition });
+            (post("partitions/split", &form), output)
+        }
+        PartitionCommand::Merge(MergeFlags {
+            database,
+            container,
+            first,
+            second,
+            output,
+        }) => {
+            let form = json!({ "database": database, "container": container, "partitions": [first, second] });
+            (post("partitions/merge", &form), output)
+        }
+    };
+    let client = Client::new(&output.remote)?;
+    let answer = runtime::run(async move { client.connection().call(&call).await?.success()?.parse() })?;
+    if output.json {
+        println!("{answer}");
+    } else {
+        print_table(answer["partitions"].as_array().map_or(&[], Vec::as_slice));
+    }
+    Ok(())
+}
+
+fn post(path: &str, form: &Value) -> Call {
+    Call::administration(Method::POST, path, &[]).json(form.to_string())
+}
+
+const COLUMNS: [&str; 9] = [
+    "database",
+    "container",
+    "partition",
+    "minInclusive",
+    "maxExclusive",
+    "items",
+    "sizeBytes",
+    "lsn",
+    "parents",
+];
+
+/// Columns as wide as their widest cell.
+fn print_table(partitions: &[Value]) {
+    let head = COLUMNS.map(str::to_owned);
+    let rows = partitions
+        .iter()
+        .map(|partition| COLUMNS.map(|column| cell(&partition[column])));
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    for row in &rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
+        println!("{}", cells.join("  ").trim_end());
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(entries) if entries.is_empty() => "-".to_owned(),
+        Value::Array(entries) => entries.iter().map(Value::to_string).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
