@@ -1,0 +1,11 @@
+//! The `orrery` binary as its users meet it: real processes, free ports, directories of their own.
+//!
+//! `serving` is about starting and stopping, `settings` about configuration, `partitions` about the command of that name,
+//! `transfer` about import and export, `seed` about data that is there from the start.
+
+mod partitions;
+mod seed;
+mod serving;
+mod settings;
+mod support;
+mod transfer;
