@@ -20,9 +20,9 @@ pub fn of_items(total: Option<u64>) -> ProgressBar {
     match total {
         Some(total) => styled(
             ProgressBar::new(total),
-            "{bar:40} {human_pos}/{human_len} items {per_sec} eta {eta}",
+            "{bar:40} {human_pos}/{human_len} items eta {eta}",
         ),
-        None => styled(ProgressBar::new_spinner(), "{spinner} {human_pos} items {per_sec}"),
+        None => styled(ProgressBar::new_spinner(), "{spinner} {human_pos} items"),
     }
 }
 

@@ -31,8 +31,10 @@ const PAGES_AHEAD: usize = 4;
 
 #[derive(Args, Debug)]
 pub struct ExportFlags {
+    /// Name of the database
     #[arg(value_name = "DATABASE")]
     database: String,
+    /// Name of the container
     #[arg(value_name = "CONTAINER")]
     container: String,
     /// Write to this file; standard output when left out

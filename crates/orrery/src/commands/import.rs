@@ -31,8 +31,10 @@ use crate::{progress, runtime};
 
 #[derive(Args, Debug)]
 pub struct ImportFlags {
+    /// Name of the database
     #[arg(value_name = "DATABASE")]
     database: String,
+    /// Name of the container
     #[arg(value_name = "CONTAINER")]
     container: String,
     /// NDJSON or a JSON array of items; standard input when left out

@@ -20,8 +20,10 @@ pub enum PartitionCommand {
 
 #[derive(Args, Debug)]
 pub struct ListFlags {
+    /// Name of the database
     #[arg(value_name = "DATABASE", requires = "container")]
     database: Option<String>,
+    /// Name of the container
     #[arg(value_name = "CONTAINER")]
     container: Option<String>,
     #[command(flatten)]
@@ -30,10 +32,13 @@ pub struct ListFlags {
 
 #[derive(Args, Debug)]
 pub struct SplitFlags {
+    /// Name of the database
     #[arg(value_name = "DATABASE")]
     database: String,
+    /// Name of the container
     #[arg(value_name = "CONTAINER")]
     container: String,
+    /// Number of the partition, as the list shows it
     #[arg(value_name = "PARTITION")]
     partition: u32,
     #[command(flatten)]
@@ -42,13 +47,17 @@ pub struct SplitFlags {
 
 #[derive(Args, Debug)]
 pub struct MergeFlags {
+    /// Name of the database
     #[arg(value_name = "DATABASE")]
     database: String,
+    /// Name of the container
     #[arg(value_name = "CONTAINER")]
     container: String,
+    /// Number of one partition
     #[arg(value_name = "PARTITION")]
     first: u32,
-    #[arg(value_name = "PARTITION")]
+    /// Number of its neighbour
+    #[arg(value_name = "NEIGHBOUR")]
     second: u32,
     #[command(flatten)]
     output: OutputFlags,

@@ -3,6 +3,8 @@
 //! `serving` is about starting and stopping, `settings` about configuration, `partitions` about the command of that name,
 //! `transfer` about import and export, `seed` about data that is there from the start.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod partitions;
 mod seed;
 mod serving;
