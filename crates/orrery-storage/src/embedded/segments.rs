@@ -112,8 +112,12 @@ impl Segments {
     ) -> Result<Segments> {
         let mut found = Found::default();
         let ids = found.list(files.as_ref())?;
+        let last = last_with_groups(files.as_ref(), &ids).map_err(|error| failed("look at the log", &error))?;
         for id in &ids {
-            found.segment(files.as_ref(), *id, Some(id) == ids.last(), trust, visit)?;
+            match last {
+                Some(last) if *id <= last => found.segment(files.as_ref(), *id, *id == last, trust, visit)?,
+                _ => found.leftover(files.as_ref(), *id)?,
+            }
         }
         let next = found.next.unwrap_or(1);
         let id = ids.last().map_or(1, |last| last + 1);
@@ -283,6 +287,23 @@ impl Found {
         Ok(ids)
     }
 
+    /// A segment after the last one that was written to. Starting it may have been cut off or may have failed, in which case
+    /// groups went on behind its back: it says nothing, except that none before it are missing.
+    fn leftover(&mut self, files: &dyn Files, id: SegmentId) -> Result<()> {
+        let file = files
+            .open(&name(id))
+            .map_err(|error| failed("open a segment", &error))?;
+        let bytes = read_all(file.as_ref()).map_err(|error| failed("read a segment", &error))?;
+        if let Some(header) = SegmentHeader::decode(&bytes) {
+            if self.next.is_some_and(|next| next < header.first) {
+                return Err(damaged(id, 0, "groups before this segment are missing"));
+            }
+            self.next.get_or_insert(header.first);
+        }
+        self.empty.push(id);
+        Ok(())
+    }
+
     fn segment(
         &mut self,
         files: &dyn Files,
@@ -296,7 +317,7 @@ impl Found {
             .map_err(|error| failed("open a segment", &error))?;
         let bytes = read_all(file.as_ref()).map_err(|error| failed("read a segment", &error))?;
         let Some(header) = SegmentHeader::decode(&bytes) else {
-            return self.without_header(id, is_last, bytes.len());
+            return Err(damaged(id, 0, "the header is not one of ours"));
         };
         if self.next.is_some_and(|next| next != header.first) {
             return Err(damaged(id, 0, "groups before this segment are missing"));
@@ -318,15 +339,6 @@ impl Found {
             size_bytes: end as u64,
         });
         Ok(())
-    }
-
-    /// A segment whose making was cut off holds nothing; any other has lost its beginning.
-    fn without_header(&mut self, id: SegmentId, is_last: bool, length: usize) -> Result<()> {
-        if is_last && length <= HEADER_BYTES {
-            self.empty.push(id);
-            return Ok(());
-        }
-        Err(damaged(id, 0, "the header is not one of ours"))
     }
 
     /// Visits the groups; answers where the last whole one ends.
@@ -362,6 +374,16 @@ impl Found {
         self.next = Some(expected);
         Ok(at)
     }
+}
+
+/// The newest segment that holds more than a header: the only one that a crash can have torn or a failed sync betrayed.
+fn last_with_groups(files: &dyn Files, ids: &[SegmentId]) -> io::Result<Option<SegmentId>> {
+    for id in ids.iter().rev() {
+        if files.open(&name(*id))?.size_bytes()? > HEADER_BYTES as u64 {
+            return Ok(Some(*id));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the file hold exactly `kept`, durably.

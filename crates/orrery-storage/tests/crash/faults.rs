@@ -142,3 +142,49 @@ async fn one_failed_sync_fails_every_log_of_its_group_and_no_other_answer() {
         write(log.as_ref(), &[("b", Some("two"))]).await.unwrap();
     }
 }
+
+/// A store whose disk was full when a new segment was to be started, and which went on in the old one since.
+async fn full_between_segments(history: &mut History) -> (Rig, std::sync::Arc<dyn orrery_partition::storage::Log>) {
+    let rig = Rig::new(keeping());
+    let log = rig.own(LOG).await;
+    let large = "x".repeat(1500);
+    history.append(log.as_ref(), &[&[("a", Some(&large))]]).await.unwrap();
+    let n_segments = rig.disk.names().len();
+    rig.disk.fill_during_next_write(10);
+    let full = history.append(log.as_ref(), &[&[("a", Some(&large))]]).await;
+    assert_eq!(full, Err(StorageError::Full));
+    assert_eq!(rig.disk.names().len(), n_segments + 1, "a segment was begun");
+    (rig, log)
+}
+
+#[tokio::test]
+async fn a_group_torn_after_a_segment_could_not_be_started_is_cut_off() {
+    for unsynced in [Unsynced::Lost, Unsynced::Torn, Unsynced::Kept, Unsynced::Holed] {
+        let mut history = History::default();
+        let (rig, log) = full_between_segments(&mut history).await;
+        history.append(log.as_ref(), &[&[("b", Some("one"))]]).await.unwrap();
+        rig.disk.cut_power_after(1);
+        assert!(history.append(log.as_ref(), &[&[("b", Some("two"))]]).await.is_err());
+        let disk = rig.disk.after_power_cut(unsynced);
+        let Rig { dir, store, .. } = rig;
+        drop((log, store));
+        let store = open(dir.path(), keeping(), &disk).unwrap();
+        history.check(store.as_ref()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_failed_sync_after_a_segment_could_not_be_started_is_written_anew() {
+    let mut history = History::default();
+    let (rig, log) = full_between_segments(&mut history).await;
+    rig.disk.fail_next_sync();
+    let unknown = history.append(log.as_ref(), &[&[("b", Some("one"))]]).await;
+    assert!(matches!(unknown, Err(StorageError::Unknown(_))), "{unknown:?}");
+    rig.store.reopen().await.unwrap();
+    history.append(log.as_ref(), &[&[("b", Some("two"))]]).await.unwrap();
+    let disk = rig.disk.after_power_cut(Unsynced::Lost);
+    let Rig { dir, store, .. } = rig;
+    drop((log, store));
+    let store = open(dir.path(), keeping(), &disk).unwrap();
+    history.check(store.as_ref()).await;
+}
