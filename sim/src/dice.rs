@@ -11,7 +11,7 @@ impl Dice {
         Dice { state: seed }
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,7 +21,7 @@ impl Dice {
 
     /// A number below `sides`.
     pub fn roll(&mut self, sides: u64) -> u64 {
-        self.next() % sides
+        self.draw() % sides
     }
 
     /// True `n` times of a hundred.

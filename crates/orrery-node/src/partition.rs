@@ -35,6 +35,10 @@ pub struct Partition {
 
 /// A message to the writer.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every job is a command, and a box would cost each an allocation"
+)]
 pub enum Job {
     Command {
         command: Command,

@@ -28,15 +28,15 @@ pub enum KeySpace {
 
 impl KeySpace {
     pub fn of(key: &[u8]) -> Option<KeySpace> {
-        Some(match key.first()? {
-            &STATE => KeySpace::State,
-            &DEFINITION => KeySpace::Definition,
-            &RECORD => KeySpace::Record,
-            &ITEM => KeySpace::Item,
-            &ID => KeySpace::Id,
-            &CHANGE => KeySpace::Change,
-            &EXPIRY => KeySpace::Expiry,
-            &UNIQUE => KeySpace::Unique,
+        Some(match *key.first()? {
+            STATE => KeySpace::State,
+            DEFINITION => KeySpace::Definition,
+            RECORD => KeySpace::Record,
+            ITEM => KeySpace::Item,
+            ID => KeySpace::Id,
+            CHANGE => KeySpace::Change,
+            EXPIRY => KeySpace::Expiry,
+            UNIQUE => KeySpace::Unique,
             _ => return None,
         })
     }

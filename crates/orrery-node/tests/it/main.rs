@@ -1,5 +1,7 @@
 //! Integration tests of one node over in-memory storage: every module is one concern, all through `Node::execute`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
+
 mod failing;
 mod support;
 

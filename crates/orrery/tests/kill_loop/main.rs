@@ -5,6 +5,8 @@
 //!
 //! Twenty rounds, or two hundred with `ORRERY_SOAK=1`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
+
 mod client;
 mod ledger;
 mod server;
