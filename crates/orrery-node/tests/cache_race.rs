@@ -2,10 +2,9 @@
 //! it is written, never sees an older one.
 //!
 //! The cache is the node's own source with its lock replaced by one that the scheduler controls. That the test can fail is
-//! part of it: the last two tests break one rule each and must be caught. With the rule removed in `cache.rs` itself
-//! (filling while barred; filling what has changed since; releasing without noting the change) the first test fails too.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
+//! part of it: the last two tests break one rule each and must be caught. Tried by hand in `cache.rs`, and each caught by the
+//! first test: filling while a key is barred, filling what has changed since, releasing without noting the LSN of the change,
+//! and barring without removing the old version.
 
 use std::sync::Arc;
 
