@@ -132,8 +132,10 @@ fn check(broken: Broken) {
                 thread::spawn(move || (0..READS).for_each(|_| world.read()))
             })
             .collect();
-        writer.join().unwrap();
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        writer.join().expect("the writer ends");
+        for reader in readers {
+            reader.join().expect("a reader ends");
+        }
         // When all is quiet the cache holds what is visible, or nothing.
         let cached = world.cache.get(&key()).map(|item| item.lsn.0);
         assert!(cached.is_none_or(|version| version == VERSIONS), "{cached:?}");
