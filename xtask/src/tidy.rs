@@ -81,7 +81,8 @@ fn sources(root: &Path, problems: &mut Vec<String>) -> Result<()> {
             problems.push(format!("{shown} does not say what it is for"));
         }
         for unfinished in [
-            concat!("TO", "DO"),
+            concat!("TO", "DO:"),
+            concat!("TO", "DO "),
             concat!("FIX", "ME"),
             concat!("todo", "!("),
             concat!("unimplemented", "!("),
