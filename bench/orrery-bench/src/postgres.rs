@@ -103,10 +103,11 @@ impl Postgres {
         let mut writers = self.writers(0, in_flight).await?;
         drive(&mut writers, Until::Requests(n_items)).await?;
         let client = self.connect().await?;
-        client
-            .batch_execute("VACUUM ANALYZE items; CHECKPOINT")
-            .await
-            .context("cannot settle")
+        // Apart, because statements sent together are one transaction, and VACUUM refuses to be in one.
+        for statement in ["VACUUM ANALYZE items", "CHECKPOINT"] {
+            client.batch_execute(statement).await.context("cannot settle")?;
+        }
+        Ok(())
     }
 
     pub async fn readers(&self, n_items: u64, n: usize) -> Result<Vec<Reader>> {

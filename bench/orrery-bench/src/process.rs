@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::usage;
 
+/// How long a server may take from its ready line to listening for signals.
+const CATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A process that says with one line of JSON when it is ready, and where.
 #[derive(Debug)]
 pub struct Server {
@@ -74,6 +77,11 @@ impl Server {
 
     /// Stops the server and waits until it has.
     pub fn stop(mut self) -> Result<()> {
+        let since = Instant::now();
+        // A signal that comes before the server listens for it would be a kill.
+        while !usage::catches_terminate(self.pid())? && since.elapsed() < CATCH_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         signal(&self.child, Signal::TERM)?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the server stopped with {status}");

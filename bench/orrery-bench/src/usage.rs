@@ -51,6 +51,15 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// Does the process handle SIGTERM itself?
+pub fn catches_terminate(pid: u32) -> Result<bool> {
+    const TERMINATE_BIT: u64 = 1 << 14;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = u64::from_str_radix(mask.context("a process has a mask of signals")?.trim(), 16)?;
+    Ok(mask & TERMINATE_BIT != 0)
+}
+
 /// Space a directory takes on disk, in allocated blocks.
 pub fn disk_bytes(directory: &Path) -> Result<u64> {
     let mut sum = 0;

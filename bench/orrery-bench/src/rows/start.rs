@@ -6,6 +6,7 @@ use super::{Settings, fill, filled};
 use crate::measure::median;
 use crate::process::Server;
 use crate::report::Row;
+use crate::requests::read_once;
 
 const MEMORY_MS_GOAL: f64 = 20.0;
 const EMPTY_MS_GOAL: f64 = 150.0;
@@ -19,8 +20,8 @@ pub async fn rows(settings: &Settings) -> Result<Vec<Row>> {
     let data = scratch.path().join("data");
     let mut times: [Vec<f64>; 4] = Default::default();
     for round in 0..settings.n_rounds {
-        times[0].push(stopped(Server::orrery(&["--memory"])?)?);
-        times[1].push(stopped(Server::durable(&scratch.path().join(round.to_string()))?)?);
+        times[0].push(ready_ms(&Server::orrery(&["--memory"])?));
+        times[1].push(ready_ms(&Server::durable(&scratch.path().join(round.to_string()))?));
     }
     let n_documents = settings.n_documents();
     let mut server = filled(&data, n_documents).await?;
@@ -34,6 +35,9 @@ pub async fn rows(settings: &Settings) -> Result<Vec<Row>> {
         server.kill()?;
         let after_crash = Server::durable(&data)?;
         times[3].push(ready_ms(&after_crash));
+        // What was acknowledged last before the kill is there.
+        let last = n_documents + (round + 1) * DOCUMENTS_BEFORE_KILL - 1;
+        read_once(after_crash.port, last).await?;
         after_crash.stop()?;
         server = Server::durable(&data)?;
         times[2].push(ready_ms(&server));
@@ -50,10 +54,4 @@ pub async fn rows(settings: &Settings) -> Result<Vec<Row>> {
 
 fn ready_ms(server: &Server) -> f64 {
     server.ready_after.as_secs_f64() * 1e3
-}
-
-fn stopped(server: Server) -> Result<f64> {
-    let time = ready_ms(&server);
-    server.stop()?;
-    Ok(time)
 }
