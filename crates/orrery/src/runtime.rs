@@ -16,15 +16,16 @@ pub fn run<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
-/// Completes on SIGTERM or Ctrl-C.
-pub async fn stop_signal() {
+/// Listens for SIGTERM and Ctrl-C from now on; the future completes at the first of either.
+pub fn stop_signal() -> Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        // Both are safe to drop: a signal that was not waited for is not lost to anyone.
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            // Both are safe to drop: a signal that was not waited for is not lost to anyone.
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

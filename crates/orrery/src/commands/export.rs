@@ -194,11 +194,12 @@ async fn transfer(client: &Arc<Client>, flags: &ExportFlags, output: Output, bar
     }
     drop(to_writer);
     let bar = bar.clone();
+    let interrupt = runtime::stop_signal()?;
     let mut writing = tokio::task::spawn_blocking(move || write(output, pages, &bar));
     tokio::select! {
         // The writer ends when the readers have: by itself, or because they are told to.
         written = &mut writing => written.context("the writer of the output ended badly")?,
-        () = runtime::stop_signal() => {
+        () = interrupt => {
             readers.shutdown().await;
             let n_items = writing.await.context("the writer of the output ended badly")??;
             bail!("interrupted after {n_items} items")

@@ -165,7 +165,7 @@ async fn transfer(
     let start = position.bytes;
     let reading = tokio::task::spawn_blocking(move || cut(input, start, &to_workers));
     let mut finished = Finished::new(start);
-    let mut interrupt = std::pin::pin!(runtime::stop_signal());
+    let mut interrupt = std::pin::pin!(runtime::stop_signal()?);
     let mut save = tokio::time::interval(SAVE_INTERVAL);
     loop {
         // All are cancel safe: a result stays in the channel, a tick with the interval, a signal with the process.

@@ -60,8 +60,10 @@ async fn serve(config: ServerConfig, seed_file: Option<&Path>) -> Result<()> {
     }
     let gateway = Gateway::new(Arc::new(Pipeline::new(parts)), Some(acceptor));
     let port = listeners.first().context("no listener")?.local_addr()?.port();
+    // Whoever reads the ready line may stop the server right away, and must find it listening for that.
+    let stop = stop_signal()?;
     println!("{}", ready_line(&config, port));
-    gateway.serve(listeners, stop_signal()).await;
+    gateway.serve(listeners, stop).await;
     node.stop(STOP_DEADLINE).await.context("cannot close the store")
 }
 
