@@ -79,6 +79,16 @@ impl Control {
         self.log.wait_past(lsn).await;
     }
 
+    /// Reopens a store that failed to sync, and reads the catalogue anew: a change whose outcome was unknown may have
+    /// happened. Nothing is changed in between, so no number is given twice.
+    pub async fn reopen(&self, store: &dyn Store) -> Result<()> {
+        let _guard = self.writing.lock().await;
+        store.reopen().await.map_err(unreadable)?;
+        let current = load(&*self.log)?;
+        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = current;
+        Ok(())
+    }
+
     /// Begins a change; nobody else changes anything until it is dropped.
     pub async fn change(&self) -> Change<'_> {
         let guard = self.writing.lock().await;

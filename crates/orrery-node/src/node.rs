@@ -351,7 +351,8 @@ impl Node {
         }
     }
 
-    async fn open_all(&self) -> Result<()> {
+    /// Opens every partition the catalogue names that is not open yet.
+    pub(crate) async fn open_all(&self) -> Result<()> {
         let containers: Vec<Arc<ContainerEntry>> = self.control.catalogue().containers().cloned().collect();
         let owners: HashMap<LogId, Epoch> = self
             .store
@@ -362,6 +363,9 @@ impl Node {
             .collect();
         for container in containers {
             for range in &container.ranges {
+                if self.partition(range).is_ok() {
+                    continue;
+                }
                 let owner = owners.get(&range.log).copied().unwrap_or(Epoch(1));
                 self.open_partition_as(&container, range, owner).await?;
             }

@@ -28,7 +28,11 @@ pub async fn run(node: Weak<Node>) {
             pause = INTERVAL;
             continue;
         };
-        match node.store.reopen().await {
+        let reopened = match node.control.reopen(&*node.store).await {
+            Ok(()) => node.open_all().await,
+            Err(error) => Err(error),
+        };
+        match reopened {
             Ok(()) => {
                 tracing::info!(reason, "the store was reopened and verified; it takes writes again");
                 pause = INTERVAL;

@@ -7,7 +7,7 @@ use orrery_model::etag::Precondition;
 use orrery_model::json::Value;
 use orrery_model::offer::Throughput;
 use orrery_model::rid::ChildKind;
-use orrery_model::{ContainerDefinition, EpkRange, Error, PartitionId, ResourceId, Result};
+use orrery_model::{ContainerDefinition, EpkRange, Error, PartitionId, ResourceId, Result, Status};
 use orrery_partition::draft::Identity;
 
 use super::{body, conflict, kinds, parent, replace, shown};
@@ -122,7 +122,10 @@ async fn create_container(
         node.open_partition(&entry, range).await?;
     }
     if let Err(error) = change.commit().await {
-        abandon(node, &entry).await;
+        // A commit that may have happened needs its partitions; if it did not, they go at the next start.
+        if error.status() != Status::REQUEST_TIMEOUT {
+            abandon(node, &entry).await;
+        }
         return Err(error);
     }
     node.set_throttles(&entry);

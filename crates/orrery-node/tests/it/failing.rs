@@ -3,7 +3,7 @@
 //! Reads go on, so that whatever was under way notices the failure and not the silence. What the store behind it holds is
 //! what a crash at that call would leave.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use orrery_model::log::Transaction;
@@ -27,6 +27,7 @@ pub enum Cut {
 pub struct FailingStore {
     inner: RwLock<Option<Arc<dyn Store>>>,
     fuse: Arc<Fuse>,
+    reopens: AtomicBool,
 }
 
 /// Counts changes and fails from one of them on.
@@ -68,7 +69,14 @@ impl FailingStore {
         Arc::new(FailingStore {
             inner: RwLock::new(Some(inner)),
             fuse: Arc::new(fuse),
+            reopens: AtomicBool::new(false),
         })
+    }
+
+    /// From now on a failure is one of syncing: the store is read-only until it is reopened.
+    #[allow(dead_code, reason = "not every crate that includes this file reopens")]
+    pub fn allow_reopening(&self) {
+        self.reopens.store(true, Ordering::SeqCst);
     }
 
     /// Lets `n` changes happen from now on; the next one is cut off, and all after it fail.
@@ -133,11 +141,21 @@ impl Store for FailingStore {
     }
 
     fn health(&self) -> Health {
+        if self.reopens.load(Ordering::SeqCst) && *self.fuse.blown.borrow() {
+            return Health::ReadOnly("a sync failed".into());
+        }
         self.inner().map_or(Health::Closed, |inner| inner.health())
     }
 
     fn reopen(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Err(StorageError::Unavailable("cut off".into())) })
+        Box::pin(async {
+            if !self.reopens.load(Ordering::SeqCst) {
+                return Err(StorageError::Unavailable("cut off".into()));
+            }
+            self.fail_after(i64::MAX, Cut::Before);
+            self.fuse.blown.send_replace(false);
+            Ok(())
+        })
     }
 
     fn size_bytes(&self) -> u64 {

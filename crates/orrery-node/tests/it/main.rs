@@ -8,5 +8,6 @@ mod support;
 mod basics;
 mod expiry;
 mod races;
+mod reopening;
 mod resharding;
 mod snapshots;
