@@ -89,6 +89,8 @@ pub enum Operation {
     Opened(Opened),
     /// This partition ends; its children go on.
     Sealed { children: Vec<PartitionId> },
+    /// Versions up to `through` are no longer kept: they have left the container's window.
+    HistoryTrimmed { through: Lsn },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -270,7 +270,7 @@ impl Node {
             definition: Arc::clone(&container.definition),
             cache: Arc::clone(&self.cache),
             clock: Arc::clone(&self.clock),
-            last_at: Timestamp(0),
+            last_at: state.head_at,
         };
         self.tasks.spawn(writer.run(inbox, ended.drop_guard()));
         self.partitions

@@ -3,6 +3,8 @@
 //! Candidates come from two orders the view keeps: items with a time to live of their own by expiry, and items that follow
 //! the container's default by their last change. Each round removes a bounded number per partition, and a clock that
 //! jumped forward suspends purging for a while: a wrong clock must not destroy data.
+//!
+//! The same rounds forget versions that have left a container's change feed window, as slowly.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -12,6 +14,7 @@ use orrery_model::{ContainerDefinition, Epk, LogId, Result, Timestamp};
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::expiry::{expires_at, is_expired};
+use orrery_partition::history;
 use orrery_partition::keys::{self, EpkForm, KeySpace};
 use orrery_partition::storage::View;
 use orrery_partition::stored::StoredItem;
@@ -21,6 +24,8 @@ use crate::node::Node;
 
 /// Items removed per partition and round.
 const ROUND_ITEMS_MAX: usize = 200;
+/// Versions forgotten per partition and round.
+const ROUND_VERSIONS_MAX: usize = 2_000;
 /// Entries looked at per partition and round: items that never expire may stand in front.
 const ROUND_ENTRIES_MAX: usize = 2_000;
 /// A forward jump of the clock that is not believed at first, and for how long.
@@ -37,6 +42,7 @@ pub async fn run(node: Weak<Node>) {
     tokio::pin!(stopped);
     let mut trust = ClockTrust::default();
     let mut resume = HashMap::new();
+    let mut forgotten = HashMap::new();
     loop {
         tokio::select! {
             // Both are safe to drop: neither has begun anything.
@@ -46,6 +52,7 @@ pub async fn run(node: Weak<Node>) {
         let Some(node) = node.upgrade() else { return };
         if trust.check(node.now(), interval.as_millis() as u64) {
             round(&node, &mut resume).await;
+            forget_versions(&node, &mut forgotten).await;
         }
     }
 }
@@ -104,6 +111,33 @@ pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) {
                     }
                 }
                 Err(error) => tracing::warn!(%error, "expired items cannot be listed"),
+            }
+        }
+    }
+}
+
+/// One pass over every container that keeps versions, or has kept some: `forgotten` remembers, per log, the definition with
+/// which it was found to have none.
+pub async fn forget_versions(node: &Arc<Node>, forgotten: &mut HashMap<LogId, u64>) {
+    let containers: Vec<Arc<ContainerEntry>> = node.control.catalogue().containers().cloned().collect();
+    for container in containers {
+        let keeps = container.definition.change_feed_retention_minutes().is_some();
+        for range in &container.ranges {
+            if !keeps && forgotten.get(&range.log) == Some(&container.definition_version) {
+                continue;
+            }
+            let Ok(partition) = node.partition(range) else { continue };
+            let Ok(snapshot) = partition.snapshot() else { continue };
+            match history::trimmable(&*snapshot, &container.definition, node.now(), 1) {
+                Ok(Some(_)) => {
+                    let limit = ROUND_VERSIONS_MAX;
+                    if let Err(error) = partition.command(Command::TrimHistory { limit }).await {
+                        tracing::debug!(%error, "forgetting versions failed; it is tried again");
+                    }
+                }
+                Ok(None) if !keeps => drop(forgotten.insert(range.log, container.definition_version)),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "kept versions cannot be listed"),
             }
         }
     }

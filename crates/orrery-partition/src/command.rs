@@ -23,6 +23,10 @@ pub enum Command {
     Purge {
         candidates: Vec<(Epk, u64)>,
     },
+    /// Forgets up to about `limit` kept versions that have left the container's window.
+    TrimHistory {
+        limit: usize,
+    },
     /// The container's definition changes.
     Define {
         version: u64,

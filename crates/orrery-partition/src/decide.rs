@@ -55,6 +55,7 @@ pub fn decide(view: &dyn View, command: &Command, context: &Context<'_>) -> Resu
         Command::Batch(steps) => decide_batch(view, steps, context),
         Command::DeleteKey { epk, limit } => sweep::delete_key(view, epk, *limit, context),
         Command::Purge { candidates } => sweep::purge(view, candidates, context),
+        Command::TrimHistory { limit } => sweep::trim_history(view, *limit, context),
         Command::Define { version, definition } => Ok(Decision {
             operations: vec![Operation::Defined {
                 version: *version,

@@ -2,7 +2,7 @@
 //! items by EPK and then by number, changes by LSN, expiries by time.
 
 use bytes::Bytes;
-use orrery_model::{Epk, Lsn, PartitionKeyDefinition};
+use orrery_model::{Epk, EpkRange, Lsn, PartitionKeyDefinition};
 
 const STATE: u8 = 0x01;
 const DEFINITION: u8 = 0x02;
@@ -12,6 +12,8 @@ const ID: u8 = 0x11;
 const CHANGE: u8 = 0x12;
 const EXPIRY: u8 = 0x13;
 const UNIQUE: u8 = 0x14;
+const HISTORY: u8 = 0x30;
+const HISTORY_FLOOR: u8 = 0x31;
 
 /// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub enum KeySpace {
     Change,
     Expiry,
     Unique,
+    History,
+    HistoryFloor,
 }
 
 impl KeySpace {
@@ -37,6 +41,8 @@ impl KeySpace {
             CHANGE => KeySpace::Change,
             EXPIRY => KeySpace::Expiry,
             UNIQUE => KeySpace::Unique,
+            HISTORY => KeySpace::History,
+            HISTORY_FLOOR => KeySpace::HistoryFloor,
             _ => return None,
         })
     }
@@ -147,14 +153,51 @@ pub fn change(lsn: Lsn, index: u16, number: u64) -> Bytes {
 
 /// Where changes after `lsn` begin.
 pub fn changes_after(lsn: Lsn) -> Bytes {
-    let mut key = vec![CHANGE];
+    after(CHANGE, lsn)
+}
+
+fn after(space: u8, lsn: Lsn) -> Bytes {
+    let mut key = vec![space];
     key.extend_from_slice(&(lsn.0 + 1).to_be_bytes());
     Bytes::from(key)
 }
 
-/// The LSN and item number of a key made by [`change`].
+/// A version that was kept.
+pub fn history(lsn: Lsn, index: u16, number: u64) -> Bytes {
+    let mut key = change(lsn, index, number).to_vec();
+    key[0] = HISTORY;
+    Bytes::from(key)
+}
+
+/// Where versions after `lsn` begin.
+pub fn history_after(lsn: Lsn) -> Bytes {
+    after(HISTORY, lsn)
+}
+
+/// Up to where versions of the whole partition are not kept.
+pub fn history_floor() -> Bytes {
+    Bytes::from_static(&[HISTORY_FLOOR])
+}
+
+/// Up to where versions are not kept in a part of the partition that another partition once was.
+pub fn history_floor_of(part: &EpkRange) -> Bytes {
+    let mut key = vec![HISTORY_FLOOR];
+    key.extend_from_slice(&(part.min.as_bytes().len() as u16).to_be_bytes());
+    key.extend_from_slice(part.min.as_bytes());
+    key.extend_from_slice(part.max.as_bytes());
+    Bytes::from(key)
+}
+
+/// The part of a key made by [`history_floor_of`].
+pub fn read_history_floor(key: &[u8]) -> Option<EpkRange> {
+    let (length, rest) = key.strip_prefix(&[HISTORY_FLOOR])?.split_first_chunk::<2>()?;
+    let (min, max) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    Some(EpkRange::new(Epk::from_bytes(min), Epk::from_bytes(max)))
+}
+
+/// The LSN and item number of a key made by [`change`] or [`history`].
 pub fn read_change(key: &[u8]) -> Option<(Lsn, u64)> {
-    let rest = key.strip_prefix(&[CHANGE])?;
+    let rest = key.strip_prefix(&[CHANGE]).or_else(|| key.strip_prefix(&[HISTORY]))?;
     let lsn = u64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
     let number = u64::from_be_bytes(rest.get(10..18)?.try_into().ok()?);
     Some((Lsn(lsn), number))
@@ -194,6 +237,8 @@ pub fn bounds(space: KeySpace) -> (Bytes, Bytes) {
         KeySpace::Change => CHANGE,
         KeySpace::Expiry => EXPIRY,
         KeySpace::Unique => UNIQUE,
+        KeySpace::History => HISTORY,
+        KeySpace::HistoryFloor => HISTORY_FLOOR,
     };
     (Bytes::copy_from_slice(&[byte]), Bytes::copy_from_slice(&[byte + 1]))
 }
@@ -215,13 +260,27 @@ pub fn read_item(form: EpkForm, key: &[u8]) -> Option<(Epk, u64)> {
 pub fn epk_of(form: EpkForm, key: &[u8], value: &[u8]) -> Option<Epk> {
     let bytes = match KeySpace::of(key)? {
         KeySpace::Item | KeySpace::Id | KeySpace::Unique => &key[1..],
-        KeySpace::Change | KeySpace::Expiry => value,
-        KeySpace::State | KeySpace::Definition | KeySpace::Record => return None,
+        KeySpace::Change | KeySpace::Expiry | KeySpace::History => value,
+        KeySpace::State | KeySpace::Definition | KeySpace::Record | KeySpace::HistoryFloor => return None,
     };
     form.read(bytes).map(|(epk, _)| epk)
 }
 
-/// The value of change and expiry entries: the EPK that, with the number in the key, leads to the item.
+/// The value of change entries: as [`pointer`], followed by the time of the change.
+pub fn change_pointer(form: EpkForm, epk: &Epk, ts: u64) -> Bytes {
+    let mut value = Vec::with_capacity(epk.as_bytes().len() + 8);
+    form.write(epk, &mut value);
+    value.extend_from_slice(&ts.to_be_bytes());
+    Bytes::from(value)
+}
+
+/// The EPK and the time of a value made by [`change_pointer`].
+pub fn read_change_pointer(form: EpkForm, value: &[u8]) -> Option<(Epk, u64)> {
+    let (epk, ts) = form.read(value)?;
+    Some((epk, u64::from_be_bytes(ts.try_into().ok()?)))
+}
+
+/// The value of expiry entries: the EPK that, with the number in the key, leads to the item.
 pub fn pointer(form: EpkForm, epk: &Epk) -> Bytes {
     let mut value = Vec::new();
     form.write(epk, &mut value);

@@ -11,6 +11,7 @@ pub mod command;
 pub mod decide;
 pub mod draft;
 pub mod expiry;
+pub mod history;
 pub mod keys;
 pub mod overlay;
 pub mod project;

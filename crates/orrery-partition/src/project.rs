@@ -10,6 +10,7 @@ use orrery_model::log::{DeleteItem, Opened, Operation, PutItem, Transaction};
 use orrery_model::{ContainerDefinition, Lsn, Timestamp};
 
 use crate::expiry::own_expiry;
+use crate::history::{self, Moment};
 use crate::keys::{self, EpkForm};
 use crate::overlay::Overlay;
 use crate::state::PartitionState;
@@ -65,7 +66,12 @@ pub fn operations(
     for (offset, operation) in operations.iter().enumerate() {
         projection.operation(operation, (first_index + offset) as u16)?;
     }
-    let Projection { mut view, state, .. } = projection;
+    let Projection {
+        mut view, mut state, ..
+    } = projection;
+    if let Some(state) = &mut state {
+        state.head_at = state.head_at.max(at);
+    }
     view.apply(state.map(|state| (keys::state(), Some(state.encode()))));
     Ok(view.into_writes())
 }
@@ -96,13 +102,15 @@ impl Projection<'_> {
     fn operation(&mut self, operation: &Operation, index: u16) -> Result<()> {
         match operation {
             Operation::Put(put) => self.put(put, index),
-            Operation::Delete(delete) => self.delete(delete),
+            Operation::Delete(delete) => self.delete(delete, index),
             Operation::Record { .. } => {
                 self.view.apply(record(operation));
                 Ok(())
             }
             Operation::Defined { version, definition } => {
                 self.state()?.definition_version = *version;
+                let floor = history::floor_of_definition(definition, &self.view, self.moment(0))?;
+                self.view.apply(floor);
                 self.view.apply([(keys::definition(), Some(definition.clone()))]);
                 Ok(())
             }
@@ -118,6 +126,11 @@ impl Projection<'_> {
             }
             Operation::Sealed { children } => {
                 self.state()?.children = children.clone();
+                Ok(())
+            }
+            Operation::HistoryTrimmed { through } => {
+                let trimmed = history::trim(self.form, &self.view, *through)?;
+                self.view.apply(trimmed);
                 Ok(())
             }
         }
@@ -149,8 +162,17 @@ impl Projection<'_> {
         let size_bytes = encoded.len() as u64;
         self.view.apply([
             (keys::item(form, &put.epk, put.number), Some(encoded)),
-            (keys::change(self.lsn, index, put.number), Some(pointer.clone())),
+            (
+                keys::change(self.lsn, index, put.number),
+                Some(keys::change_pointer(form, &put.epk, item.ts)),
+            ),
         ]);
+        self.view.apply(history::of_put(
+            self.definition,
+            self.moment(index),
+            put,
+            before.as_ref(),
+        ));
         if before.is_none() {
             self.view
                 .apply([(keys::id(form, &put.epk, &put.id), Some(number(put.number)))]);
@@ -162,27 +184,39 @@ impl Projection<'_> {
         }
         let state = self.state()?;
         state.n_items += u64::from(before.is_none());
-        state.size_bytes = state.size_bytes + size_bytes - before.unwrap_or(0);
+        state.size_bytes = state.size_bytes + size_bytes - before.map_or(0, |(_, size_bytes)| size_bytes);
         state.next_counter = state.next_counter.max((put.number >> 16) + 1);
         Ok(())
     }
 
-    fn delete(&mut self, delete: &DeleteItem) -> Result<()> {
-        let Some(size_bytes) = self.forget(&delete.epk, delete.number)? else {
+    fn delete(&mut self, delete: &DeleteItem, index: u16) -> Result<()> {
+        let Some((before, size_bytes)) = self.forget(&delete.epk, delete.number)? else {
             return Err(corrupt("a log entry deletes an item that is not there"));
         };
         self.view.apply([
             (keys::item(self.form, &delete.epk, delete.number), None),
             (keys::id(self.form, &delete.epk, &delete.id), None),
         ]);
+        self.view
+            .apply(history::of_delete(self.definition, self.moment(index), delete, &before));
         let state = self.state()?;
         state.n_items = state.n_items.saturating_sub(1);
         state.size_bytes = state.size_bytes.saturating_sub(size_bytes);
         Ok(())
     }
 
-    /// Removes what was derived from the current version and answers its size; `None` when there is none.
-    fn forget(&mut self, epk: &orrery_model::Epk, item_number: u64) -> Result<Option<u64>> {
+    /// The place of operation `index` in the log.
+    fn moment(&self, index: u16) -> Moment {
+        Moment {
+            form: self.form,
+            lsn: self.lsn,
+            index,
+            at: self.at,
+        }
+    }
+
+    /// Removes what was derived from the current version and answers that version and its size; `None` when there is none.
+    fn forget(&mut self, epk: &orrery_model::Epk, item_number: u64) -> Result<Option<(StoredItem, u64)>> {
         let Some(bytes) = self.view.get(&keys::item(self.form, epk, item_number))? else {
             return Ok(None);
         };
@@ -198,7 +232,7 @@ impl Projection<'_> {
                     .apply([(keys::unique(self.form, epk, constraint, values), None)]);
             }
         }
-        Ok(Some(bytes.len() as u64))
+        Ok(Some((item, bytes.len() as u64)))
     }
 
     fn unique_keys(&self, put: &PutItem, item: &StoredItem) -> Result<Vec<Bytes>> {
@@ -263,6 +297,12 @@ pub struct Projector {
 const PARSED_MAX: usize = 64;
 
 impl Projector {
+    /// The definition a view holds; `None` before the partition was opened.
+    pub fn definition_in(&self, view: &dyn View) -> Result<Option<Arc<ContainerDefinition>>> {
+        let stored = view.get(&keys::definition())?;
+        stored.map(|stored| self.definition(stored)).transpose()
+    }
+
     fn definition(&self, stored: Bytes) -> Result<Arc<ContainerDefinition>> {
         let mut parsed = self.parsed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, definition)) = parsed.iter().find(|(text, _)| *text == stored) {
@@ -280,10 +320,7 @@ impl Projector {
 
 impl Project for Projector {
     fn project(&self, before: &dyn View, transaction: &Transaction) -> Result<Vec<ViewWrite>> {
-        let definition = before
-            .get(&keys::definition())?
-            .map(|stored| self.definition(stored))
-            .transpose()?;
+        let definition = self.definition_in(before)?;
         project(definition.as_deref(), before, transaction)
     }
 }

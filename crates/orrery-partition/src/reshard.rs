@@ -6,6 +6,7 @@ use bytes::Bytes;
 use orrery_model::log::{Operation, Transaction};
 use orrery_model::{ContainerDefinition, EpkRange, PartitionId};
 
+use crate::history;
 use crate::keys::{self, EpkForm, KeySpace};
 use crate::overlay::Overlay;
 use crate::project;
@@ -35,6 +36,11 @@ pub fn child_state(child: PartitionId, range: EpkRange, parents: &[PartitionStat
     state
 }
 
+/// Up to where a child has no versions in the part of it that comes from `parent`.
+pub fn floors(parent: &dyn View, range: &EpkRange) -> Result<Vec<ViewWrite>> {
+    history::floors_for(parent, range)
+}
+
 /// What a transaction of the parent changes in a child's view. `child` is the child's view as far as it is known: the
 /// parent's base snapshot seen through `state` and everything the tail has changed so far.
 pub fn tail(
@@ -45,6 +51,7 @@ pub fn tail(
 ) -> Result<Vec<ViewWrite>> {
     let mut writes = Vec::new();
     let mut overlay = Overlay::new(child);
+    // Versions that the parent has forgotten in the meantime stay with the child until it forgets them itself.
     // Operations keep their place in the transaction, so each is projected on its own.
     for (index, operation) in transaction.operations.iter().enumerate() {
         let concerns_child = match operation {

@@ -1,7 +1,7 @@
 //! What a partition remembers besides its items: who it is, where numbering stands, how much it holds.
 
 use bytes::Bytes;
-use orrery_model::{Epk, EpkRange, PartitionId};
+use orrery_model::{Epk, EpkRange, PartitionId, Timestamp};
 
 use crate::keys;
 use crate::storage::{Result, StorageError, View};
@@ -19,6 +19,8 @@ pub struct PartitionState {
     pub n_items: u64,
     /// Bytes of all stored items.
     pub size_bytes: u64,
+    /// When the last transaction happened. Time never runs backwards in a log.
+    pub head_at: Timestamp,
     /// Where the partition went on after a split or merge; empty while it lives.
     pub children: Vec<PartitionId>,
 }
@@ -33,6 +35,7 @@ impl PartitionState {
             next_counter: 1,
             n_items: 0,
             size_bytes: 0,
+            head_at: Timestamp(0),
             children: Vec::new(),
         }
     }
@@ -50,7 +53,7 @@ impl PartitionState {
     }
 
     pub fn encode(&self) -> Bytes {
-        let mut out = vec![1];
+        let mut out = vec![FORMAT];
         out.extend_from_slice(&self.partition.0.to_le_bytes());
         for number in [
             self.session_version,
@@ -58,6 +61,7 @@ impl PartitionState {
             self.next_counter,
             self.n_items,
             self.size_bytes,
+            self.head_at.0,
         ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -76,10 +80,12 @@ impl PartitionState {
     }
 }
 
+const FORMAT: u8 = 2;
+
 fn decode(bytes: &[u8]) -> Option<PartitionState> {
-    let rest = bytes.strip_prefix(&[1])?;
+    let rest = bytes.strip_prefix(&[FORMAT])?;
     let (partition, mut rest) = rest.split_first_chunk::<4>()?;
-    let mut numbers = [0; 5];
+    let mut numbers = [0; 6];
     for number in &mut numbers {
         let (bytes, after) = rest.split_first_chunk::<8>()?;
         *number = u64::from_le_bytes(*bytes);
@@ -96,7 +102,14 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         return None;
     };
     let [min, max] = bounds;
-    let [session_version, definition_version, next_counter, n_items, size_bytes] = numbers;
+    let [
+        session_version,
+        definition_version,
+        next_counter,
+        n_items,
+        size_bytes,
+        head_at,
+    ] = numbers;
     Some(PartitionState {
         partition: PartitionId(u32::from_le_bytes(*partition)),
         range: EpkRange::new(min, max),
@@ -105,6 +118,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         next_counter,
         n_items,
         size_bytes,
+        head_at: Timestamp(head_at),
         children: children
             .iter()
             .map(|child| PartitionId(u32::from_le_bytes(*child)))

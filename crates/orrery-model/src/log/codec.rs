@@ -127,6 +127,10 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation) {
             put_varint(out, children.len() as u64);
             children.iter().for_each(|child| put_varint(out, u64::from(child.0)));
         }
+        Operation::HistoryTrimmed { through } => {
+            out.push(8);
+            put_varint(out, through.0);
+        }
     }
 }
 
@@ -277,6 +281,9 @@ impl Reader<'_> {
             }),
             7 => Operation::Sealed {
                 children: self.list(|reader| reader.u32().map(PartitionId))?,
+            },
+            8 => Operation::HistoryTrimmed {
+                through: Lsn(self.varint()?),
             },
             _ => return Err(DecodeError("unknown operation")),
         })

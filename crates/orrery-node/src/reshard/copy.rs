@@ -11,6 +11,7 @@ use orrery_model::{EpkRange, Error, LogId, Lsn, PartitionId, Position, Result, S
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, EpkForm};
+use orrery_partition::project::Projector;
 use orrery_partition::reshard::{self, ChildView};
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Hold, Role, Seed, Snapshot};
@@ -148,8 +149,9 @@ async fn copy(entry: &Arc<ContainerEntry>, source: &Source, child: &mut Child) -
             None => break,
         }
     }
-    let state = (keys::state(), Some(child.state.encode()));
-    child.seed.write(vec![state]).await.map_err(unreadable)
+    let mut writes = reshard::floors(&*source.snapshot, &child.range).map_err(unreadable)?;
+    writes.push((keys::state(), Some(child.state.encode())));
+    child.seed.write(writes).await.map_err(unreadable)
 }
 
 /// Brings the children from each source's snapshot to where the source stands now, which becomes its new snapshot.
@@ -172,10 +174,14 @@ async fn catch_up(entry: &Arc<ContainerEntry>, sources: &mut [Source], children:
                     .filter(|transaction| transaction.lsn <= target.position().lsn),
             );
         }
+        let definitions = Projector::default();
         for child in children.iter_mut() {
             let mut view = ChildView::new(&*source.snapshot, &child.state);
             for transaction in &transactions {
-                let writes = reshard::tail(&entry.definition, &view, transaction, &child.range).map_err(unreadable)?;
+                // As the parent was defined then, not as the container is now: versions are kept or not by it.
+                let definition = definitions.definition_in(&view).map_err(unreadable)?;
+                let definition = definition.unwrap_or_else(|| Arc::clone(&entry.definition));
+                let writes = reshard::tail(&definition, &view, transaction, &child.range).map_err(unreadable)?;
                 view.apply(writes);
             }
             child.state = PartitionState::load(&view)

@@ -231,6 +231,7 @@ fn operation_name(operation: &Operation) -> &'static str {
         Operation::Delete(_) => "delete",
         Operation::Defined { .. } => "defined",
         Operation::Sealed { .. } => "sealed",
+        Operation::HistoryTrimmed { .. } => "trimmed",
         _ => "other",
     }
 }

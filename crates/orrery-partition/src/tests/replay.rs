@@ -6,13 +6,15 @@ use std::ops::Bound;
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json;
-use orrery_model::log::Transaction;
+use orrery_model::log::{Operation, Transaction};
 use orrery_model::patch::Patch;
+use orrery_model::{ContainerDefinition, EpkRange};
 use proptest::prelude::*;
 
 use super::{Bench, MapView, definition};
 use crate::command::{Action, Command, Step, Target};
 use crate::expiry::own_expiry;
+use crate::history::{self, ChangeKind, Version};
 use crate::keys::{self, KeySpace};
 use crate::project::{Projector, unique_hashes};
 use crate::state::PartitionState;
@@ -26,8 +28,10 @@ pub(super) enum Event {
     Batch(u8, Vec<StepEvent>),
     DeleteKey(u8, usize),
     Purge,
-    /// The container's default time to live changes.
-    Define(Option<i32>),
+    /// The container's default time to live changes, and whether it keeps versions.
+    Define(Option<i32>, bool),
+    /// Versions that have left the window are forgotten.
+    Trim(usize),
     /// Seconds pass.
     Advance(u64),
 }
@@ -44,6 +48,8 @@ pub(super) struct StepEvent {
 
 const KEYS: [&str; 4] = ["p", "q", "r", "s"];
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
+/// Long for the little time that passes here, so that some is trimmed and some is not.
+const KEEPS: &str = r#","changeFeedPolicy":{"retentionDuration":1}"#;
 const UNIQUE: &str = r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}"#;
 
 fn step() -> impl Strategy<Value = StepEvent> {
@@ -64,7 +70,9 @@ fn event() -> impl Strategy<Value = Event> {
         5 => (0..4u8, prop::collection::vec(step(), 1..5)).prop_map(|(key, steps)| Event::Batch(key, steps)),
         1 => (0..4u8, 1..4usize).prop_map(|(key, limit)| Event::DeleteKey(key, limit)),
         2 => Just(Event::Purge),
-        1 => prop::option::of(prop_oneof![Just(-1), 1..30i32]).prop_map(Event::Define),
+        1 => (prop::option::of(prop_oneof![Just(-1), 1..30i32]), any::<bool>())
+            .prop_map(|(ttl, keeps)| Event::Define(ttl, keeps)),
+        1 => (1..4usize).prop_map(Event::Trim),
         3 => (1..15u64).prop_map(Event::Advance),
     ]
 }
@@ -74,7 +82,7 @@ pub(super) fn events(n_max: usize) -> impl Strategy<Value = Vec<Event>> {
 }
 
 pub(super) fn bench() -> Bench {
-    Bench::new(definition(&format!(r#","defaultTtl":20{UNIQUE}"#)))
+    Bench::new(definition(&format!(r#","defaultTtl":20{KEEPS}{UNIQUE}"#)))
 }
 
 impl StepEvent {
@@ -122,9 +130,11 @@ pub(super) fn play(bench: &mut Bench, event: &Event, n_definitions: &mut u64) {
         Event::Purge => Command::Purge {
             candidates: items(bench).into_keys().collect(),
         },
-        Event::Define(ttl) => {
+        Event::Trim(limit) => Command::TrimHistory { limit: *limit },
+        Event::Define(ttl, keeps) => {
             *n_definitions += 1;
-            let ttl = ttl.map(|ttl| format!(r#","defaultTtl":{ttl}"#)).unwrap_or_default();
+            let mut ttl = ttl.map(|ttl| format!(r#","defaultTtl":{ttl}"#)).unwrap_or_default();
+            ttl.push_str(if *keeps { KEEPS } else { "" });
             Command::Define {
                 version: *n_definitions,
                 definition: definition(&format!("{ttl}{UNIQUE}")).to_stored().into(),
@@ -178,8 +188,10 @@ fn check_consistent(bench: &Bench) {
             expected.insert(keys::unique(form, &epk, constraint, values));
         }
     }
-    let found: BTreeSet<Bytes> = bench.view.0.keys().cloned().collect();
+    let history = |key: &Bytes| matches!(KeySpace::of(key), Some(KeySpace::History | KeySpace::HistoryFloor));
+    let found: BTreeSet<Bytes> = bench.view.0.keys().filter(|key| !history(key)).cloned().collect();
     assert_eq!(found, expected);
+    check_history(bench);
     let (from, to) = keys::bounds(KeySpace::Unique);
     assert_eq!(
         bench.view.0.range(from..to).count(),
@@ -192,6 +204,42 @@ fn check_consistent(bench: &Bench) {
         items(bench).keys().all(|(_, number)| number >> 16 < state.next_counter),
         "the next number is free"
     );
+}
+
+/// Above the floor, the history is what the log says: every change of an item while the container kept versions.
+fn check_history(bench: &Bench) {
+    let floor = history::floor(&bench.view, &EpkRange::full()).unwrap();
+    let (mut wanted, mut keeps) = (Vec::new(), true);
+    for transaction in &bench.log {
+        for (index, operation) in transaction.operations.iter().enumerate() {
+            let change = match operation {
+                Operation::Put(put) => Some((put.number, put.body.clone(), false)),
+                Operation::Delete(delete) => Some((delete.number, Bytes::new(), delete.expired)),
+                Operation::Defined { definition, .. } => {
+                    let definition = ContainerDefinition::from_stored(definition).unwrap();
+                    keeps = definition.change_feed_retention_minutes().is_some();
+                    None
+                }
+                _ => None,
+            };
+            if let Some((number, after, expired)) = change.filter(|_| keeps && transaction.lsn > floor.lsn) {
+                wanted.push((keys::history(transaction.lsn, index as u16, number), after, expired));
+            }
+        }
+    }
+    let from = keys::history_after(floor.lsn);
+    let (_, to) = keys::bounds(KeySpace::History);
+    let kept = bench.view.scan(Bound::Included(&from), Bound::Excluded(&to), false);
+    let kept: Vec<_> = kept
+        .map(|entry| {
+            let (key, value) = entry.unwrap();
+            let (_, version) = Version::decode(bench.form(), &value).unwrap();
+            assert_eq!(version.kind == ChangeKind::Delete, version.after.is_empty());
+            assert_eq!(version.kind == ChangeKind::Create, version.before.is_empty());
+            (key, version.after, version.expired)
+        })
+        .collect();
+    assert_eq!(kept, wanted);
 }
 
 proptest! {

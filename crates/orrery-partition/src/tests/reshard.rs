@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use orrery_model::{Epk, EpkRange, PartitionId};
+use orrery_model::etag::Precondition;
+use orrery_model::{Epk, EpkRange, Lsn, PartitionId};
 use proptest::prelude::*;
 
 use super::replay::{bench, events, play};
 use super::{Bench, MapView};
-use crate::keys::{EpkForm, KeySpace};
-use crate::reshard::{ChildView, belongs, child_state, count, tail};
+use crate::command::{Action, Command};
+use crate::history::{self, Floor};
+use crate::keys::{EpkForm, KeySpace, read_change};
+use crate::project::Projector;
+use crate::reshard::{ChildView, belongs, child_state, count, floors, tail};
 use crate::state::PartitionState;
 
 /// A child of a view: its entries and its state.
@@ -45,10 +49,12 @@ fn split(view: &MapView, form: EpkForm, ranges: &[EpkRange]) -> Vec<Child> {
 
 /// Brings children made from `base` to the end of the parent's log.
 fn catch_up(children: &mut [Child], base: &MapView, parent: &Bench, n_copied: usize) {
+    let definitions = Projector::default();
     for child in children {
         let mut view = ChildView::new(base, &child.state);
         for transaction in &parent.log[n_copied..] {
-            let writes = tail(&parent.definition, &view, transaction, &child.range).unwrap();
+            let definition = definitions.definition_in(&view).unwrap().unwrap();
+            let writes = tail(&definition, &view, transaction, &child.range).unwrap();
             view.apply(writes);
         }
         child.state = PartitionState::load(&view).unwrap().unwrap();
@@ -56,12 +62,23 @@ fn catch_up(children: &mut [Child], base: &MapView, parent: &Bench, n_copied: us
     }
 }
 
-/// What belongs to items: everything but the state and the definition, which are each partition's own.
-fn of_items(view: &MapView) -> BTreeMap<Bytes, Bytes> {
-    let own = |key: &Bytes| matches!(KeySpace::of(key), Some(KeySpace::State | KeySpace::Definition));
+/// What belongs to items: everything but the state, the definition and the floor, which are each partition's own, and the
+/// versions that the parent has forgotten.
+fn of_items(view: &MapView, parent: &MapView) -> BTreeMap<Bytes, Bytes> {
+    let own = |key: &Bytes| {
+        matches!(
+            KeySpace::of(key),
+            Some(KeySpace::State | KeySpace::Definition | KeySpace::HistoryFloor)
+        )
+    };
+    // What a parent has forgotten meanwhile a child may still hold, but nobody can ask for it.
+    let floor = history::floor(parent, &EpkRange::full()).unwrap();
+    let forgotten = |key: &Bytes| {
+        KeySpace::of(key) == Some(KeySpace::History) && read_change(key).is_some_and(|(lsn, _)| lsn <= floor.lsn)
+    };
     view.0
         .iter()
-        .filter(|(key, _)| !own(key))
+        .filter(|(key, _)| !own(key) && !forgotten(key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
@@ -87,12 +104,12 @@ proptest! {
         let children = split(&bench.view, bench.form(), &ranges(&bounds));
         let mut merged = BTreeMap::new();
         for child in &children {
-            for (key, value) in of_items(&child.entries) {
+            for (key, value) in of_items(&child.entries, &bench.view) {
                 prop_assert_eq!(merged.insert(key, value), None, "an entry went to two children");
             }
             prop_assert!(child.state.next_number() > 0 && child.state.next_counter >= parent.next_counter);
         }
-        prop_assert_eq!(merged, of_items(&bench.view));
+        prop_assert_eq!(merged, of_items(&bench.view, &bench.view));
         let sum = |pick: fn(&PartitionState) -> u64| children.iter().map(|child| pick(&child.state)).sum::<u64>();
         prop_assert_eq!((sum(|state| state.n_items), sum(|state| state.size_bytes)), (parent.n_items, parent.size_bytes));
     }
@@ -112,7 +129,7 @@ proptest! {
         catch_up(&mut children, &base, &bench, n_copied);
         let wanted = split(&bench.view, bench.form(), &ranges(&bounds));
         for (child, wanted) in children.iter().zip(&wanted) {
-            prop_assert_eq!(of_items(&child.entries), of_items(&wanted.entries), "{}", &child.range);
+            prop_assert_eq!(of_items(&child.entries, &bench.view), of_items(&wanted.entries, &bench.view), "{}", &child.range);
             let counts = |state: &PartitionState| (state.n_items, state.size_bytes);
             prop_assert_eq!(counts(&child.state), counts(&wanted.state), "{}", &child.range);
         }
@@ -130,8 +147,33 @@ proptest! {
             base = bench.view.clone();
         }
         for (child, wanted) in children.iter().zip(split(&bench.view, bench.form(), &ranges(&bounds))) {
-            prop_assert_eq!(of_items(&child.entries), of_items(&wanted.entries));
+            prop_assert_eq!(of_items(&child.entries, &bench.view), of_items(&wanted.entries, &bench.view));
             prop_assert_eq!(child.state.n_items, wanted.state.n_items);
         }
     }
+}
+
+#[test]
+fn a_child_knows_what_its_parents_had_forgotten_each_in_its_part() {
+    let mut bench = bench();
+    let step = |bench: &mut Bench, id| {
+        let draft = bench.draft("p", id, "").unwrap();
+        let step = bench.step("p", Precondition::None, Action::Create(draft));
+        bench.run(&Command::Item(step)).unwrap();
+    };
+    step(&mut bench, "a");
+    bench.now.0 += 120_000;
+    step(&mut bench, "b");
+    let middle = Epk::from_bytes([0x20]);
+    let left = EpkRange::new(Epk::min(), middle.clone());
+    let right = EpkRange::new(middle, Epk::max());
+    let mut merged = MapView::default();
+    merged.apply(floors(&bench.view, &left).unwrap());
+    bench.run(&Command::TrimHistory { limit: 10 }).unwrap();
+    let forgotten = history::floor(&bench.view, &left).unwrap();
+    assert_eq!(forgotten.lsn, Lsn(2));
+    merged.apply(floors(&bench.view, &right).unwrap());
+    assert_eq!(history::floor(&merged, &left).unwrap(), Floor::default());
+    assert_eq!(history::floor(&merged, &right).unwrap(), forgotten);
+    assert_eq!(history::floor(&merged, &EpkRange::full()).unwrap(), forgotten);
 }
