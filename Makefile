@@ -33,7 +33,7 @@ bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the com
 	$(CARGO) build --release --locked -p orrerydb -p orrery-bench
 	target/release/orrery-bench
 
-soak: ## The long versions: 200 kills, every crash point, thousands of simulation seeds
+soak: ## The long versions: 200 kills, every crash point, thousands of simulation seeds, a minute of fuzzing per format
 	ORRERY_SOAK=1 ORRERY_SIM_SEEDS=10000 $(CARGO) test --workspace --locked -- --nocapture
 
 sim: ## One simulation seed: make sim SEED=1

@@ -66,7 +66,7 @@ fn arrows(root: &Path, problems: &mut Vec<String>) -> Result<()> {
 
 fn sources(root: &Path, problems: &mut Vec<String>) -> Result<()> {
     let mut files = Vec::new();
-    for part in ["crates", "sim", "bench", "xtask", "conformance"] {
+    for part in ["crates", "fuzz", "sim", "bench", "xtask", "conformance"] {
         collect(&root.join(part), &mut files)?;
     }
     for path in files {

@@ -10,7 +10,7 @@ mod print;
 
 pub use number::Number;
 pub use parse::{JsonError, Parsed, parse, parse_value};
-pub use print::{print, print_string};
+pub use print::{print, print_string, print_with};
 
 /// Any JSON value.
 #[derive(Clone, Debug, PartialEq)]

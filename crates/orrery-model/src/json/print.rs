@@ -1,14 +1,19 @@
 //! Canonical text: no blanks, members in their order, the shortest escapes.
 
-use super::Value;
+use super::{Number, Value};
 
 /// Appends the canonical text of `value`.
 pub fn print(value: &Value, out: &mut Vec<u8>) {
+    print_with(value, out, Number::print);
+}
+
+/// Appends the text of `value` with numbers printed the caller's way.
+pub fn print_with(value: &Value, out: &mut Vec<u8>, print_number: fn(Number, &mut Vec<u8>)) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => number.print(out),
+        Value::Number(number) => print_number(*number, out),
         Value::String(text) => print_string(text, out),
         Value::Array(items) => {
             out.push(b'[');
@@ -16,7 +21,7 @@ pub fn print(value: &Value, out: &mut Vec<u8>) {
                 if index > 0 {
                     out.push(b',');
                 }
-                print(item, out);
+                print_with(item, out, print_number);
             }
             out.push(b']');
         }
@@ -28,7 +33,7 @@ pub fn print(value: &Value, out: &mut Vec<u8>) {
                 }
                 print_string(name, out);
                 out.push(b':');
-                print(member, out);
+                print_with(member, out, print_number);
             }
             out.push(b'}');
         }

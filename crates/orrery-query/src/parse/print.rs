@@ -2,6 +2,7 @@
 //!
 //! Clients compare and resend this text, so blanks and parentheses are part of the contract.
 
+use orrery_model::Number;
 use orrery_model::json::print_string;
 
 use super::ast::{
@@ -9,6 +10,9 @@ use super::ast::{
     SelectItem, SelectList, Source, Statement, Step, SubqueryForm, UnaryOperator,
 };
 use crate::values::print_number;
+
+/// A literal that every parser of doubles reads as infinity.
+const INFINITE: &str = "1e999";
 
 /// The text of a statement.
 pub fn print(statement: &Statement) -> String {
@@ -98,7 +102,7 @@ impl Printer {
 
     fn count(&mut self, count: &Count) {
         match &count.value {
-            CountValue::Literal(number) => self.text(&print_number(*number)),
+            CountValue::Literal(number) => self.number(*number),
             CountValue::Parameter(name) => self.text(name),
         }
     }
@@ -210,12 +214,20 @@ impl Printer {
         });
     }
 
+    /// A literal. One too large for a double is infinite, which has no digits of its own and whose name may be an alias.
+    fn number(&mut self, number: Number) {
+        match number {
+            Number::Double(f64::INFINITY) => self.text(INFINITE),
+            number => self.text(&print_number(number)),
+        }
+    }
+
     fn expr(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Undefined => self.text("undefined"),
             ExprKind::Null => self.text("null"),
             ExprKind::Bool(value) => self.text(if *value { "true" } else { "false" }),
-            ExprKind::Number(number) => self.text(&print_number(*number)),
+            ExprKind::Number(number) => self.number(*number),
             ExprKind::String(text) => self.string(text),
             ExprKind::Parameter(name) | ExprKind::Name(name) => self.text(name),
             ExprKind::Array(items) => {

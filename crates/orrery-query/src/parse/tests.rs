@@ -153,6 +153,13 @@ proptest! {
     }
 }
 
+#[test]
+fn a_literal_beyond_all_doubles_is_printed_as_one() {
+    let statement = parse("SELECT VALUE -1e3085 FROM c OFFSET 0 LIMIT 9e999").unwrap();
+    let printed = print(&statement);
+    assert_eq!(parse(&printed).unwrap(), statement, "{printed}");
+}
+
 fn wrapped(open: &str, inner: &str, close: &str, times: usize) -> String {
     format!("SELECT VALUE {}{inner}{}", open.repeat(times), close.repeat(times))
 }

@@ -3,37 +3,14 @@
 
 use std::borrow::Cow;
 
-use orrery_model::json::{self, print_string};
+use orrery_model::json;
 use orrery_model::{Number, Value};
 
 /// Appends a row as the service sends it.
 pub fn print_row(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Number(number) => out.extend_from_slice(print_number(*number).as_bytes()),
-        Value::Array(items) => {
-            out.push(b'[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                print_row(item, out);
-            }
-            out.push(b']');
-        }
-        Value::Object(object) => {
-            out.push(b'{');
-            for (index, (name, member)) in object.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                print_string(name, out);
-                out.push(b':');
-                print_row(member, out);
-            }
-            out.push(b'}');
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) => json::print(value, out),
-    }
+    json::print_with(value, out, |number, out| {
+        out.extend_from_slice(print_number(number).as_bytes())
+    });
 }
 
 /// A row as text.

@@ -1,0 +1,1 @@
+SELECT SUM(c.m) AS sum, AVG(c.m) AS avg FROM c

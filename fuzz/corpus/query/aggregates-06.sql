@@ -1,0 +1,1 @@
+SELECT MIN(c.m) AS min, MAX(c.m) AS max FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE COUNTIF(c.n > 5) FROM c

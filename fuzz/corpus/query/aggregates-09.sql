@@ -1,0 +1,1 @@
+SELECT MAKELIST(c.g) AS list, MAKESET(c.g) AS unique FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE ARRAY_CONTAINS([1, "a", null], "a") FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE DateTimeAdd('yyyy', 9223372036854775807, c.at) FROM c

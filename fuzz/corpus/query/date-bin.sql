@@ -1,0 +1,1 @@
+SELECT VALUE DateTimeBin(c.at, 'hh', -1, '0001-01-01T00:00:00.0000000Z') FROM c

@@ -1,0 +1,1 @@
+SELECT c.value FROM c

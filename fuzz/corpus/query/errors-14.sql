@@ -1,0 +1,1 @@
+SELECT VALUE "a" LIKE "b" ESCAPE "xy"

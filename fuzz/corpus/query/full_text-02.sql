@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, "united states") AND NOT FullTextContains(c.text, "states united")

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE FullTextContainsAll(c.text, "swim", "run")

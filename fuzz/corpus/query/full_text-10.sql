@@ -1,0 +1,1 @@
+SELECT FullTextScore(c.text, "a") FROM c

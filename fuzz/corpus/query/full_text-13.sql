@@ -1,0 +1,1 @@
+SELECT c.id FROM c JOIN t IN c.tags ORDER BY RANK FullTextScore(c.text, "a")

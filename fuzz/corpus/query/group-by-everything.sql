@@ -1,0 +1,1 @@
+SELECT c.g, COUNT(1) AS n, MAKELIST(c) AS l FROM c GROUP BY c.g, c.s, c.tags

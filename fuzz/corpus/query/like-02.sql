@@ -1,0 +1,1 @@
+SELECT VALUE "50%" LIKE "50!%" ESCAPE "!" FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE "abc" NOT LIKE "x%" FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE "x%y" LIKE CONCAT("x", "!", "%y") ESCAPE "!" FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE COUNT(1) FROM c JOIN t0 IN c.tags JOIN t1 IN c.tags JOIN t2 IN c.tags JOIN t3 IN c.tags JOIN t4 IN c.tags JOIN t5 IN c.tags JOIN t6 IN c.tags JOIN t7 IN c.tags JOIN t8 IN c.tags JOIN t9 IN c.tags JOIN t10 IN c.tags JOIN t11 IN c.tags

@@ -1,0 +1,1 @@
+SELECT VALUE [1, 2] = [1, 2] FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE {"a": 1, "b": [2]} = {"b": [2], "a": 1} FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE {"a": 1} = {"a": 1, "b": 2} FROM c

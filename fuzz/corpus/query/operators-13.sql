@@ -1,0 +1,1 @@
+SELECT VALUE null < null FROM c

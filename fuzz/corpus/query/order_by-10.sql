@@ -1,0 +1,1 @@
+SELECT c._rid, [{"item": c.v}] AS orderByItems, {"id": c.id} AS payload FROM c WHERE ((c.id = "u") AND (true)) ORDER BY c.v

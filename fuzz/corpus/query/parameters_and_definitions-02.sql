@@ -1,0 +1,1 @@
+SELECT @missing AS missing, 1 AS one

@@ -1,0 +1,1 @@
+SELECT p.full FROM p WHERE STARTSWITH(p.full, "Ada")

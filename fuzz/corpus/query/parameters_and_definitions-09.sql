@@ -1,0 +1,1 @@
+SELECT c.lower AS own, c AS item FROM c WHERE c.id = "a"

@@ -1,0 +1,1 @@
+SELECT TOP 3 c.id, c.n + 1 FROM c WHERE c.a = 'x' OR NOT c.b ORDER BY c.n DESC, c["id"]

@@ -1,0 +1,1 @@
+SELECT * FROM c WHERE "a" = c.pk AND c.x > 5

@@ -1,0 +1,1 @@
+SELECT c.n, c.id FROM c WHERE c.id = "a"

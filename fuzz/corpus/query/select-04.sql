@@ -1,0 +1,1 @@
+SELECT c.id AS name, c.n number, c.id AS "with blank" FROM c WHERE c.id = "b"

@@ -1,0 +1,1 @@
+SELECT c.id, c.address.city FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE address.city FROM c.address

@@ -1,0 +1,1 @@
+SELECT VALUE p FROM p IN c.kids[0].pets

@@ -1,0 +1,1 @@
+SELECT VALUE ST_ISVALID({"type": "Point", "coordinates": [0, 0]}) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE ST_ISVALIDDETAILED({"type": "Point", "coordinates": [0, 95]}) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE ST_WITHIN({"type": "Point", "coordinates": [500, 500]}, {"type": "Polygon", "coordinates": [[[0, 0], [0, 1000], [1000, 1000], [1000, 0], [0, 0]]]})

@@ -1,0 +1,1 @@
+SELECT VALUE StringToArray(REPLICATE('[', 1000)) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE CONTAINS("Orrery", "rer") FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE STARTSWITH("Orrery", "Orr") FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE ENDSWITH("Orrery", "ery") FROM c

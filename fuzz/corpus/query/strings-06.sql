@@ -1,0 +1,1 @@
+SELECT VALUE STRING_EQUALS("abc", "abc") FROM c

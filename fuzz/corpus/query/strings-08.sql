@@ -1,0 +1,1 @@
+SELECT VALUE CONTAINS_ALL_CI("one two three", "One", "THREE") FROM c

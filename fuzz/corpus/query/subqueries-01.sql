@@ -1,0 +1,1 @@
+SELECT c.id, (SELECT VALUE COUNT(1) FROM n IN c.nums) AS n FROM c

@@ -1,0 +1,1 @@
+SELECT EXISTS(SELECT undefined) AS row, EXISTS(SELECT VALUE undefined) AS nothing

@@ -1,0 +1,1 @@
+SELECT VALUE IS_NULL(null) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE IS_BOOL(false) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE is_string("any case works") FROM c

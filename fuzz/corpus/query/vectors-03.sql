@@ -1,0 +1,1 @@
+SELECT TOP 3 VALUE c.id FROM c WHERE IS_DEFINED(c.v) ORDER BY VectorDistance(c.v, [0, 1], false, {distanceFunction: "euclidean"})

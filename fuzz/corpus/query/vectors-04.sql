@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c ORDER BY VectorDistance(c.v, [1, 0]) ASC

@@ -1,0 +1,1 @@
+SELECT VALUE VectorDistance(c.v, [1, 0], true, {"searchListSizeMultiplier": 101}) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE VectorDistance(c.v, [3, 4]) FROM c WHERE c.id = "a"

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE IS_DEFINED(c.v) ORDER BY VectorDistance(c.v, [1, 0])

@@ -1,0 +1,1 @@
+SELECT COUNT(1) AS rows, COUNT(c.g) AS groups, SUM(c.n) AS sum, AVG(c.n) AS avg, MIN(c.n) AS min, MAX(c.n) AS max FROM c

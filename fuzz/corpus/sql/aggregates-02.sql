@@ -1,0 +1,1 @@
+SELECT VALUE COUNT(1) FROM c WHERE c.g = "x"

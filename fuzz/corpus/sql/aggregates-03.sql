@@ -1,0 +1,1 @@
+SELECT COUNT(1) AS n, SUM(c.n) AS sum, AVG(c.n) AS avg, MIN(c.n) AS min, MAKELIST(c.n) AS list FROM c WHERE false

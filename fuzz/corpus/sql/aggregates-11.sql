@@ -1,0 +1,1 @@
+SELECT VALUE MAX(c.n) - MIN(c.n) FROM c

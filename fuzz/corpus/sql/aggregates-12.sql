@@ -1,0 +1,1 @@
+SELECT c.g, COUNT(1) AS n FROM c GROUP BY c.g

@@ -1,0 +1,1 @@
+SELECT UPPER(c.g) AS g, SUM(c.n) AS n FROM c WHERE IS_STRING(c.g) GROUP BY UPPER(c.g)

@@ -1,0 +1,1 @@
+SELECT VALUE ARRAY_CONCAT([1], [2, 3], []) FROM c

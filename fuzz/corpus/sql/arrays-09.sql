@@ -1,0 +1,1 @@
+SELECT VALUE ARRAY_MIN([3, "a", null]) FROM c

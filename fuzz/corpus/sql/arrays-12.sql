@@ -1,0 +1,1 @@
+SELECT VALUE SETUNION([1, 2, 2], [2, 3]) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE AGO("day", 1) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE FullTextContainsAny(c.text, "john", "run")

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, {"term": "jon", "distance": 1})

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, "run", "swim")

@@ -1,0 +1,1 @@
+SELECT TOP 2 VALUE c.id FROM c WHERE c.id != "2" ORDER BY RANK FullTextScore(c.text, "run")

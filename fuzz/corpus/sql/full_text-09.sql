@@ -1,0 +1,1 @@
+SELECT TOP 1 VALUE c.id FROM c ORDER BY RANK RRF(VectorDistance(c.v, [1, 0]), VectorDistance(c.v, [0, 1]), [0.1, -5])

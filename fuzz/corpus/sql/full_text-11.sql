@@ -1,0 +1,1 @@
+SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.text, "a"))

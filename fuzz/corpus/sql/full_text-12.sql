@@ -1,0 +1,1 @@
+SELECT * FROM c ORDER BY RANK FullTextScore(c.text, "a") DESC

@@ -1,0 +1,1 @@
+SELECT c._rid, [{"item": _FullTextScore(c.text, ["swim"], 5, 20, [2])}] AS orderByItems, {"payload": c.id, "componentScores": [(_FullTextScore(c.text, ["none"], 5, 20, [0]) ?? -1)]} AS payload FROM c WHERE (true) AND c.id = "5" ORDER BY _FullTextScore(c.text, ["swim"], 5, 20, [2]) DESC

@@ -1,0 +1,1 @@
+SELECT VALUE "abc" LIKE "abc" FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE 1 = "1" FROM c

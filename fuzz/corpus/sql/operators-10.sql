@@ -1,0 +1,1 @@
+SELECT VALUE "a" < "b" FROM c

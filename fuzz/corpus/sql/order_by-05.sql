@@ -1,0 +1,1 @@
+SELECT TOP @n VALUE c.id FROM c

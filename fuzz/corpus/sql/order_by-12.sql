@@ -1,0 +1,1 @@
+SELECT VALUE r.id FROM (SELECT c.id, c.v AS val FROM c WHERE IS_STRING(c.v)) AS r ORDER BY r["val"]

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c ORDER BY c.a, c.b DESC

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@ids, c.id)

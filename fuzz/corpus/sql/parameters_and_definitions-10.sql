@@ -1,0 +1,1 @@
+SELECT c.lower, COUNT(1) AS n FROM c GROUP BY c.lower ORDER BY c.lower DESC

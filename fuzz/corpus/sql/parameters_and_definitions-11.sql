@@ -1,0 +1,1 @@
+SELECT VALUE x.lower FROM (SELECT c.first FROM c) AS x

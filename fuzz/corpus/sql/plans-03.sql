@@ -1,0 +1,1 @@
+SELECT DISTINCT c.g FROM c

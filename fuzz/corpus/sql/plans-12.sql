@@ -1,0 +1,1 @@
+SELECT VALUE Min(c.n) FROM c

@@ -1,0 +1,1 @@
+SELECT c.g, MAX(c.n) AS m FROM c GROUP BY c.g, c.h OFFSET 1 LIMIT 1

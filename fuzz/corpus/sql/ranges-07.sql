@@ -1,0 +1,1 @@
+SELECT * FROM c WHERE c.pk IN ("a", "b") AND c.pk IN ("b", "c")

@@ -1,0 +1,1 @@
+SELECT * FROM c WHERE IS_NULL(c.pk) OR IS_BOOL(c.pk)

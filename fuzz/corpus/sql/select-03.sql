@@ -1,0 +1,1 @@
+SELECT c.n + 1, c.tags[0], c.address.city, c["id"], 'x' FROM c WHERE c.id = "a"

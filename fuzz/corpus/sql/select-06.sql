@@ -1,0 +1,1 @@
+SELECT VALUE c.address.city FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE root.id FROM root WHERE root.n = 1

@@ -1,0 +1,1 @@
+SELECT VALUE x FROM c.active AS x

@@ -1,0 +1,1 @@
+SELECT VALUE ROUND(ST_DISTANCE({"type": "Point", "coordinates": [0, 0]}, {"type": "Point", "coordinates": [1, 0]})) FROM c

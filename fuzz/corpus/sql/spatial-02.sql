@@ -1,0 +1,1 @@
+SELECT VALUE ST_DISTANCE({"type": "Point", "coordinates": [5, 5]}, {"type": "Point", "coordinates": [5, 5]}) FROM c

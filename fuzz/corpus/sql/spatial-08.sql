@@ -1,0 +1,1 @@
+SELECT VALUE ST_DISTANCE({"type": "Point", "coordinates": [0, 0]}, {"type": "Point", "coordinates": [300, 400]})

@@ -1,0 +1,1 @@
+SELECT VALUE ST_AREA({"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 3], [0, 3], [0, 0]]]})

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.at, {"type": "Point", "coordinates": [0, 0]}) < 6

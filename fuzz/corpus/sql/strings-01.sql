@@ -1,0 +1,1 @@
+SELECT VALUE CONCAT("a", "b", "c") FROM c

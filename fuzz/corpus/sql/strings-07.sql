@@ -1,0 +1,1 @@
+SELECT VALUE CONTAINS_ALL_CS("one two three", "one", "three") FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE CONTAINS_ANY_CS("one two three", "four", "two") FROM c

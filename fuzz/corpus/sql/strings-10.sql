@@ -1,0 +1,1 @@
+SELECT VALUE CONTAINS_ANY_CI("one two three", "FOUR", "TWO") FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE INDEX_OF("abcabc", "c") FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE LASTINDEXOF("abcabc", "b") FROM c

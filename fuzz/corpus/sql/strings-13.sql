@@ -1,0 +1,1 @@
+SELECT VALUE LEFT("Orrery", 3) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE RIGHT("Orrery", 3) FROM c

@@ -1,0 +1,1 @@
+SELECT c.id, (SELECT VALUE n FROM n IN c.nums WHERE n = 3) AS three FROM c

@@ -1,0 +1,1 @@
+SELECT (SELECT VALUE n FROM n IN c.nums) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE c.id FROM c WHERE ALL(SELECT VALUE k FROM k IN c.kids WHERE k.age > 10)

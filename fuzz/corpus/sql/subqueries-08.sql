@@ -1,0 +1,1 @@
+SELECT FIRST(SELECT VALUE n FROM n IN c.nums) AS first, LAST(SELECT VALUE n FROM n IN c.nums) AS last FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE ARRAY(SELECT VALUE {"id": c.id, "age": k.age} FROM k IN c.kids) FROM c WHERE c.id = "b"

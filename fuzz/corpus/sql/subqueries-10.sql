@@ -1,0 +1,1 @@
+SELECT VALUE (SELECT VALUE doc.id FROM doc) FROM c

@@ -1,0 +1,1 @@
+SELECT VALUE (SELECT VALUE SUM(x) FROM (SELECT VALUE n + 1 FROM n IN c.nums) AS x) FROM c WHERE c.id = "a"

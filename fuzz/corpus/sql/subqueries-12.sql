@@ -1,0 +1,1 @@
+SELECT g.n FROM (SELECT COUNT(1) AS n, IS_DEFINED(c.nums) AS has FROM c GROUP BY IS_DEFINED(c.nums)) AS g WHERE g.has

@@ -1,0 +1,1 @@
+SELECT VALUE IS_BOOLEAN("false") FROM c

@@ -1,0 +1,1 @@
+SELECT TOP 2 VALUE c.id FROM c ORDER BY VectorDistance(c.v, [1, 0])

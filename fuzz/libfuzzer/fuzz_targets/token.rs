@@ -1,0 +1,4 @@
+//! Searches the target `token`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| orrery_fuzz::run("token", bytes));
