@@ -16,8 +16,8 @@ pub const PARTITION_KEY_BYTES_MAX: usize = 2048;
 pub const BATCH_OPERATIONS_MAX: usize = 100;
 /// Operations of one patch.
 pub const PATCH_OPERATIONS_MAX: usize = 10;
-/// Paths of a hierarchical partition key.
-pub const HIERARCHICAL_PATHS_MAX: usize = 3;
+/// Paths of a partition key.
+pub const KEY_PATHS_MAX: usize = 3;
 /// Unique key constraints of one container, and paths of one constraint.
 pub const UNIQUE_KEYS_MAX: usize = 10;
 pub const UNIQUE_KEY_PATHS_MAX: usize = 16;

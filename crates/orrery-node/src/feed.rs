@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use orrery_model::key::KeyKind;
 use orrery_model::{Charge, Epk, EpkRange, Error, Result, Status};
 use orrery_partition::decide::unreadable;
 use orrery_partition::expiry::is_expired;
@@ -133,15 +134,18 @@ pub fn target_range(container: &ContainerEntry, target: &FeedTarget) -> Result<E
     };
     if let Some(key) = &target.partition_key {
         let definition = container.definition.partition_key();
-        if key.components().len() > definition.paths().len() {
+        let n_paths = definition.paths().len();
+        if key.components().len() > n_paths {
             return Err(Error::bad_request(
                 "The partition key has more components than the container's key has paths.",
             ));
         }
-        let key = if key.components().is_empty() {
-            definition.complete(key)?
-        } else {
+        // Only hierarchical keys have prefixes.
+        let is_prefix = (1..n_paths).contains(&key.components().len()) && definition.kind() == KeyKind::MultiHash;
+        let key = if is_prefix {
             key.clone()
+        } else {
+            definition.complete(key)?
         };
         range = range
             .intersection(&EpkRange::of_key(definition, &key))

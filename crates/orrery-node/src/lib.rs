@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`node`] is the front door; [`catalogue`] and [`control`] say what exists; [`items`], [`batch`], [`feed`]
 //! and [`metadata`] execute operations; [`partition`] and [`writer`] are one physical partition; [`reshard`] splits and
-//! merges them; [`snapshots`] saves and restores the whole account.
+//! merges them; [`snapshots`] saves and restores the whole account; [`scripts`] runs user-defined functions.
 
 pub mod account;
 pub mod admin;
@@ -25,6 +25,7 @@ mod query;
 mod ranges;
 mod recovery;
 mod reshard;
+mod scripts;
 mod snapshots;
 mod sync;
 mod tasks;

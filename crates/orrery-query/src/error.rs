@@ -162,15 +162,14 @@ impl From<Error> for QueryError {
     }
 }
 
-/// The error's message is the inner text, and the typed error stays reachable as its source.
+/// The error's message is the inner text, marked as such when it is JSON, and the typed error stays reachable as its source.
 impl From<QueryError> for Error {
     fn from(error: QueryError) -> Error {
-        match *error.0 {
-            Kind::Caller(error) => error,
-            kind => {
-                let error = QueryError(Box::new(kind));
-                Error::new(error.status(), error.inner()).with_source(error)
-            }
-        }
+        let message = match *error.0 {
+            Kind::Caller(error) => return error,
+            Kind::Located(_) | Kind::Plain(_) => format!("Message: {}", error.inner()),
+            Kind::Sentence(..) => error.inner(),
+        };
+        Error::new(error.status(), message).with_source(error)
     }
 }

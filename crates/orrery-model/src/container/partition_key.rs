@@ -4,7 +4,7 @@ use super::read;
 use crate::error::{Error, Result};
 use crate::json::{Object, Value};
 use crate::key::{KeyKind, KeyVersion, PartitionKeyDefinition, PropertyPath};
-use crate::limits::HIERARCHICAL_PATHS_MAX;
+use crate::limits::KEY_PATHS_MAX;
 
 /// Properties the service writes itself, which therefore cannot route an item.
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
@@ -16,7 +16,7 @@ const PATH_BYTES_SEARCHED: usize = 256;
 pub(super) fn normalise(given: &Object) -> Result<(Value, PartitionKeyDefinition)> {
     let kind = kind(given)?;
     let version = version(given, kind)?;
-    let paths = paths(given, kind)?;
+    let paths = paths(given)?;
     let system_key = read::boolean(given, "systemKey")?.unwrap_or(false);
 
     let texts = paths.iter().map(|path| Value::from(path.as_str())).collect();
@@ -42,7 +42,7 @@ pub(super) fn normalise(given: &Object) -> Result<(Value, PartitionKeyDefinition
     ))
 }
 
-/// `Range` is an old name for one hashed path.
+/// `Range` is an old name for hashed paths.
 fn kind(given: &Object) -> Result<KeyKind> {
     let text = read::text(given, "kind")?.unwrap_or("Hash");
     match read::choice(&["Hash", "MultiHash", "Range"], text) {
@@ -63,19 +63,15 @@ fn version(given: &Object, kind: KeyKind) -> Result<KeyVersion> {
     }
 }
 
-fn paths(given: &Object, kind: KeyKind) -> Result<Vec<PropertyPath>> {
+/// Several paths of a kind other than `MultiHash` are old: the whole key is hashed as one, and has no prefixes.
+fn paths(given: &Object) -> Result<Vec<PropertyPath>> {
     let texts = read::list(given, "paths")?.unwrap_or_default();
     if texts.is_empty() {
         return Err(Error::bad_request("Partition key paths cannot be empty."));
     }
-    let n_max = if kind == KeyKind::MultiHash {
-        HIERARCHICAL_PATHS_MAX
-    } else {
-        1
-    };
-    if texts.len() > n_max {
+    if texts.len() > KEY_PATHS_MAX {
         return Err(Error::bad_request(format!(
-            "Too many partition key paths: {}, the maximum is {n_max}.",
+            "Too many partition key paths: {}, the maximum is {KEY_PATHS_MAX}.",
             texts.len()
         )));
     }

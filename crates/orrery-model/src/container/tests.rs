@@ -89,6 +89,13 @@ fn partition_keys_of_every_kind_are_read() {
         (r#"{"paths":["/a"],"version":2}"#, KeyKind::Hash, KeyVersion::V2, 1),
         (r#"{"paths":["/a"],"kind":"Range"}"#, KeyKind::Hash, KeyVersion::V1, 1),
         (
+            r#"{"paths":["/a","/b"],"kind":"Range"}"#,
+            KeyKind::Hash,
+            KeyVersion::V1,
+            2,
+        ),
+        (r#"{"paths":["/a","/b"],"version":2}"#, KeyKind::Hash, KeyVersion::V2, 2),
+        (
             r#"{"paths":["/a","/b/c","/\"d e\""],"kind":"multihash"}"#,
             KeyKind::MultiHash,
             KeyVersion::V2,
@@ -124,7 +131,7 @@ fn impossible_partition_keys_are_refused() {
         (r#"{"paths":["/"]}"#, "could not be accepted"),
         (r#"{"paths":[7]}"#, "must be strings"),
         (r#"{"paths":["/_ts"]}"#, "system property"),
-        (r#"{"paths":["/a","/b"]}"#, "Too many partition key paths"),
+        (r#"{"paths":["/a","/b","/c","/d"]}"#, "Too many partition key paths"),
         (
             r#"{"paths":["/a","/b","/c","/d"],"kind":"MultiHash"}"#,
             "Too many partition key paths",

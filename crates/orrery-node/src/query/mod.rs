@@ -22,6 +22,7 @@ use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::feed::{blocking, target_range};
 use crate::items::{find_container, finish, item_number};
 use crate::node::Node;
+use crate::scripts::{Calls, Scripts};
 
 mod cursor;
 mod token;
@@ -117,6 +118,7 @@ async fn page_of_items(
     let parsed = Query::parse(&query.text)?;
     let definition = Definition::of_container(container.definition.fields())?;
     let plan = plan(&parsed, &definition, &parameters(&query.parameters)?)?;
+    let scripts = Scripts::find(&node.control.catalogue(), container, plan.user_functions())?;
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in &ranges {
         let partition = node.partition(entry)?;
@@ -145,6 +147,7 @@ async fn page_of_items(
     let work = PageWork {
         container: Arc::clone(container),
         plan,
+        scripts,
         parts,
         after,
         limits: limits(page),
@@ -198,6 +201,7 @@ fn limits(page: &Page) -> PageLimits {
 struct PageWork {
     container: Arc<ContainerEntry>,
     plan: Plan,
+    scripts: Scripts,
     parts: Vec<Part>,
     after: Option<QueryContinuation>,
     limits: PageLimits,
@@ -226,14 +230,12 @@ impl PageWork {
             streaming,
             items_seen: 0,
         };
-        let page = orrery_query::run::run(
-            &self.plan,
-            &mut cursor,
-            &context(self.now),
-            self.limits,
-            resume,
-            &mut budget,
-        )?;
+        let calls = Calls::new(self.scripts);
+        let context = Context {
+            functions: Some(&calls),
+            ..context(self.now)
+        };
+        let page = orrery_query::run::run(&self.plan, &mut cursor, &context, self.limits, resume, &mut budget)?;
         let rows: Vec<Bytes> = page.rows.iter().map(|row| Bytes::from(row_text(row))).collect();
         let charge = Charge::query(cursor.bytes_read, page.progress.items_read, rows.len());
         let last = cursor

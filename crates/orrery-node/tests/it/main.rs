@@ -7,6 +7,8 @@ mod support;
 
 mod basics;
 mod expiry;
+mod functions;
+mod paging;
 mod races;
 mod reopening;
 mod resharding;

@@ -61,6 +61,9 @@ impl Compiler<'_> {
 
     fn user_call(&mut self, name: &Name, arguments: &[ast::Expr]) -> Expr {
         self.n_user_calls += 1;
+        if !self.user_functions.contains(&name.text) {
+            self.user_functions.push(name.text.clone());
+        }
         if arguments.iter().any(super::grouping::has_aggregate) {
             self.refuse(QueryError::plain(COMPOSITION));
         }

@@ -25,6 +25,7 @@ pub(super) struct Compiler<'a> {
     pub scope: Scope,
     n_joins: usize,
     pub n_user_calls: usize,
+    pub user_functions: Vec<String>,
     /// A computed property is being inlined: it sees stored properties only.
     pub inside_computed: bool,
 }
@@ -38,7 +39,8 @@ pub(super) struct Compiled {
 
 pub(super) fn compile(query: &Query, definition: &Definition, parameters: &Parameters) -> Result<Plan> {
     let mut compiler = Compiler::new(&query.text, definition, parameters);
-    let plan = compiler.outermost(&query.statement, false);
+    let mut plan = compiler.outermost(&query.statement, false);
+    plan.user_functions = std::mem::take(&mut compiler.user_functions);
     compiler.finish(query.statement.span)?;
     Ok(plan)
 }
@@ -59,6 +61,7 @@ impl<'a> Compiler<'a> {
             scope: Scope { slots: vec![item] },
             n_joins: 0,
             n_user_calls: 0,
+            user_functions: Vec::new(),
             inside_computed: false,
         }
     }
@@ -130,6 +133,7 @@ impl<'a> Compiler<'a> {
             top: counts.top,
             limit: counts.limit,
             planar: self.definition.planar,
+            user_functions: Vec::new(),
         }
     }
 

@@ -39,6 +39,8 @@ pub struct Plan {
     pub(crate) top: Option<u64>,
     pub(crate) limit: Option<u64>,
     pub(crate) planar: bool,
+    /// The user-defined functions it calls, each once.
+    pub(crate) user_functions: Vec<String>,
 }
 
 /// What feeds the outermost block.
@@ -69,6 +71,11 @@ impl Plan {
     pub fn is_streaming(&self) -> bool {
         let blocking = self.block.grouping.is_some() || self.block.distinct || !self.ordering.is_none();
         !blocking && matches!(self.input, Input::Items)
+    }
+
+    /// Names of the user-defined functions that the query calls.
+    pub fn user_functions(&self) -> impl Iterator<Item = &str> {
+        self.user_functions.iter().map(String::as_str)
     }
 
     /// Whether the query reads items at all.

@@ -9,8 +9,9 @@ use orrery_model::json::{self, Value};
 use orrery_model::{PartitionKey, Timestamp};
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{
-    BatchOperation, BatchStep, Consistency, ContainerRef, FeedTarget, ItemBody, ItemOperation, ItemSelector, ItemVerb,
-    MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, ResourceKind, Selector, StepResult,
+    BatchOperation, BatchStep, Consistency, ContainerRef, Feed, FeedTarget, ItemBody, ItemOperation, ItemSelector,
+    ItemVerb, MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, QueryText, ResourceKind,
+    Selector, StepResult,
 };
 use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
 use orrery_partition::storage::Store;
@@ -135,6 +136,36 @@ impl World {
         }
     }
 
+    /// One page of a query over all of `db/c`.
+    pub async fn query_page(&self, sql: &str, n_rows: usize, continuation: Option<String>) -> Result<Feed, Failure> {
+        let operation = Operation::Query {
+            container: container(),
+            target: FeedTarget::default(),
+            query: QueryText {
+                text: sql.to_owned(),
+                parameters: Vec::new(),
+                resume_filter: None,
+            },
+            page: Page {
+                n_items_max: Some(n_rows),
+                continuation,
+                continuation_bytes_max: None,
+            },
+            cross_partition: true,
+        };
+        match self.execute(operation).await?.outcome {
+            Outcome::Feed(feed) => Ok(feed),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The rows of a query as they are sent.
+    pub async fn query(&self, sql: &str) -> Result<Vec<String>, Failure> {
+        let feed = self.query_page(sql, 10_000, None).await?;
+        assert_eq!(feed.continuation, None, "{sql} has more rows than a page holds");
+        Ok(texts(&feed))
+    }
+
     /// All items of `db/c`, page by page.
     pub async fn all(&self, n_items_max: usize) -> Vec<Value> {
         let mut found = Vec::new();
@@ -161,6 +192,12 @@ impl World {
             }
         }
     }
+}
+
+/// The entries of a page.
+pub fn texts(feed: &Feed) -> Vec<String> {
+    let text = |entry: &Bytes| String::from_utf8(entry.to_vec()).unwrap();
+    feed.entries.iter().map(text).collect()
 }
 
 pub fn named(name: &str) -> Selector {
