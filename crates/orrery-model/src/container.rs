@@ -9,7 +9,10 @@ use crate::key::{PartitionKeyDefinition, PropertyPath};
 use crate::limits::DEFINITION_MEMBERS_MAX;
 use crate::name::{NameKind, validate_name};
 
+use index_rules::IndexRules;
+
 pub mod index_path;
+pub mod index_rules;
 mod indexing;
 mod partition_key;
 mod policies;
@@ -37,6 +40,7 @@ pub struct ContainerDefinition {
     partition_key: PartitionKeyDefinition,
     unique_keys: Vec<UniqueKey>,
     default_ttl: Option<i32>,
+    index_rules: IndexRules,
 }
 
 /// Paths whose values together must differ within a logical partition.
@@ -59,10 +63,9 @@ impl ContainerDefinition {
 
         let mut fields = Object::new();
         fields.insert("id", Value::from(id));
-        fields.insert(
-            "indexingPolicy",
-            Value::Object(indexing::normalise(read::object(body, "indexingPolicy")?)?),
-        );
+        let indexing_policy = indexing::normalise(read::object(body, "indexingPolicy")?)?;
+        let index_rules = IndexRules::of(&indexing_policy);
+        fields.insert("indexingPolicy", Value::Object(indexing_policy));
         fields.insert("partitionKey", shown_key);
         let conflicts = policies::normalise_conflicts(read::object(body, "conflictResolutionPolicy")?)?;
         fields.insert("conflictResolutionPolicy", Value::Object(conflicts));
@@ -84,6 +87,7 @@ impl ContainerDefinition {
             partition_key,
             unique_keys: unique_keys.unwrap_or_default(),
             default_ttl,
+            index_rules,
         })
     }
 
@@ -213,6 +217,11 @@ impl ContainerDefinition {
             .get("indexingPolicy")
             .and_then(Value::as_object)
             .expect("every definition has an indexing policy")
+    }
+
+    /// The indexing policy, ready to be applied to items.
+    pub fn index_rules(&self) -> &IndexRules {
+        &self.index_rules
     }
 
     /// How long all versions of an item are kept, in minutes. `None`: only the latest version is.

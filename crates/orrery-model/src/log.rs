@@ -91,6 +91,8 @@ pub enum Operation {
     Sealed { children: Vec<PartitionId> },
     /// Versions up to `through` are no longer kept: they have left the container's window.
     HistoryTrimmed { through: Lsn },
+    /// One step of applying a changed indexing policy, with so many items at most.
+    Reindexed { n_items_max: u32 },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -32,6 +32,10 @@ pub enum Command {
         version: u64,
         definition: Bytes,
     },
+    /// Goes on applying a changed indexing policy, with so many items at most.
+    Reindex {
+        n_items_max: u32,
+    },
     /// The partition ends; nothing is accepted after it.
     Seal {
         children: Vec<PartitionId>,
@@ -69,7 +73,7 @@ pub enum Target {
 pub struct Decision {
     pub operations: Vec<Operation>,
     pub results: Vec<StepResult>,
-    /// Of [`Command::DeleteKey`]: items may be left.
+    /// Of [`Command::DeleteKey`] and [`Command::Reindex`]: items may be left.
     pub more: bool,
 }
 

@@ -44,7 +44,7 @@ impl Context<'_> {
 /// Decides one command.
 pub fn decide(view: &dyn View, command: &Command, context: &Context<'_>) -> Result<Decision> {
     let state = PartitionState::load(view).map_err(unreadable)?;
-    if state.is_some_and(|state| !state.children.is_empty()) {
+    if state.as_ref().is_some_and(|state| !state.children.is_empty()) {
         return Err(Error::new(
             Status::PARTITION_GONE,
             "The requested partition has been split or merged.",
@@ -62,6 +62,16 @@ pub fn decide(view: &dyn View, command: &Command, context: &Context<'_>) -> Resu
                 definition: definition.clone(),
             }],
             ..Decision::default()
+        }),
+        Command::Reindex { n_items_max } => Ok(match state.is_some_and(|state| !state.index.is_ready()) {
+            true => Decision {
+                operations: vec![Operation::Reindexed {
+                    n_items_max: *n_items_max,
+                }],
+                more: true,
+                ..Decision::default()
+            },
+            false => Decision::default(),
         }),
         Command::Seal { children } => Ok(Decision {
             operations: vec![Operation::Sealed {

@@ -4,6 +4,8 @@
 use bytes::Bytes;
 use orrery_model::{Epk, EpkRange, Lsn, PartitionKeyDefinition};
 
+use crate::index;
+
 const STATE: u8 = 0x01;
 const DEFINITION: u8 = 0x02;
 const RECORD: u8 = 0x03;
@@ -14,6 +16,10 @@ const EXPIRY: u8 = 0x13;
 const UNIQUE: u8 = 0x14;
 const HISTORY: u8 = 0x30;
 const HISTORY_FLOOR: u8 = 0x31;
+const TERM: u8 = 0x20;
+const SHAPE: u8 = 0x21;
+const POSTING: u8 = 0x22;
+const COMPOSITE: u8 = 0x23;
 
 /// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,14 @@ pub enum KeySpace {
     Unique,
     History,
     HistoryFloor,
+    /// Index: items by a value.
+    Term,
+    /// Index: the paths of a shape.
+    Shape,
+    /// Index: items by their shape.
+    Posting,
+    /// Index: items by several values.
+    Composite,
 }
 
 impl KeySpace {
@@ -43,6 +57,10 @@ impl KeySpace {
             UNIQUE => KeySpace::Unique,
             HISTORY => KeySpace::History,
             HISTORY_FLOOR => KeySpace::HistoryFloor,
+            TERM => KeySpace::Term,
+            SHAPE => KeySpace::Shape,
+            POSTING => KeySpace::Posting,
+            COMPOSITE => KeySpace::Composite,
             _ => return None,
         })
     }
@@ -226,9 +244,9 @@ pub fn unique(form: EpkForm, epk: &Epk, constraint: u8, values: [u8; 16]) -> Byt
     Bytes::from(key)
 }
 
-/// The first key of a space, and the first after it.
-pub fn bounds(space: KeySpace) -> (Bytes, Bytes) {
-    let byte = match space {
+/// The byte that keys of a space begin with.
+pub(crate) fn byte(space: KeySpace) -> u8 {
+    match space {
         KeySpace::State => STATE,
         KeySpace::Definition => DEFINITION,
         KeySpace::Record => RECORD,
@@ -239,7 +257,16 @@ pub fn bounds(space: KeySpace) -> (Bytes, Bytes) {
         KeySpace::Unique => UNIQUE,
         KeySpace::History => HISTORY,
         KeySpace::HistoryFloor => HISTORY_FLOOR,
-    };
+        KeySpace::Term => TERM,
+        KeySpace::Shape => SHAPE,
+        KeySpace::Posting => POSTING,
+        KeySpace::Composite => COMPOSITE,
+    }
+}
+
+/// The first key of a space, and the first after it.
+pub fn bounds(space: KeySpace) -> (Bytes, Bytes) {
+    let byte = byte(space);
     (Bytes::copy_from_slice(&[byte]), Bytes::copy_from_slice(&[byte + 1]))
 }
 
@@ -261,6 +288,9 @@ pub fn epk_of(form: EpkForm, key: &[u8], value: &[u8]) -> Option<Epk> {
     let bytes = match KeySpace::of(key)? {
         KeySpace::Item | KeySpace::Id | KeySpace::Unique => &key[1..],
         KeySpace::Change | KeySpace::Expiry | KeySpace::History => value,
+        space @ (KeySpace::Term | KeySpace::Shape | KeySpace::Posting | KeySpace::Composite) => {
+            return index::epk_of(form, space, key, value);
+        }
         KeySpace::State | KeySpace::Definition | KeySpace::Record | KeySpace::HistoryFloor => return None,
     };
     form.read(bytes).map(|(epk, _)| epk)

@@ -12,6 +12,7 @@ pub mod decide;
 pub mod draft;
 pub mod expiry;
 pub mod history;
+pub mod index;
 pub mod keys;
 pub mod overlay;
 pub mod project;

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use orrery_model::id::ChainHash;
 use orrery_model::json::{self, Value};
 use orrery_model::log::{DeleteItem, Opened, Operation, PutItem, Transaction};
-use orrery_model::{ContainerDefinition, Lsn, Timestamp};
+use orrery_model::{ContainerDefinition, Epk, Lsn, Timestamp};
 
 use crate::expiry::own_expiry;
 use crate::history::{self, Moment};
+use crate::index;
 use crate::keys::{self, EpkForm};
 use crate::overlay::Overlay;
 use crate::state::PartitionState;
@@ -108,9 +109,12 @@ impl Projection<'_> {
                 Ok(())
             }
             Operation::Defined { version, definition } => {
-                self.state()?.definition_version = *version;
                 let floor = history::floor_of_definition(definition, &self.view, self.moment(0))?;
                 self.view.apply(floor);
+                let policy = index::fingerprint(&parse_definition(definition)?);
+                let state = self.state()?;
+                state.definition_version = *version;
+                state.follow_index_policy(policy);
                 self.view.apply([(keys::definition(), Some(definition.clone()))]);
                 Ok(())
             }
@@ -120,10 +124,8 @@ impl Projection<'_> {
                 state.session_version = version_of_epoch(lsn).max(state.session_version + 1);
                 Ok(())
             }
-            Operation::Opened(opened) => {
-                self.open(opened);
-                Ok(())
-            }
+            Operation::Opened(opened) => self.open(opened),
+            Operation::Reindexed { n_items_max } => self.reindex(*n_items_max as usize),
             Operation::Sealed { children } => {
                 self.state()?.children = children.clone();
                 Ok(())
@@ -143,7 +145,8 @@ impl Projection<'_> {
     }
 
     /// A seeded child has a state already, with its counts; a new partition begins empty.
-    fn open(&mut self, opened: &Opened) {
+    fn open(&mut self, opened: &Opened) -> Result<()> {
+        let policy = index::fingerprint(&parse_definition(&opened.definition)?);
         let fresh = || PartitionState::new(opened.partition, opened.range.clone());
         let state = self.state.get_or_insert_with(fresh);
         state.partition = opened.partition;
@@ -151,7 +154,31 @@ impl Projection<'_> {
         state.session_version = opened.session_version;
         state.definition_version = opened.definition_version;
         state.children = Vec::new();
+        state.follow_index_policy(policy);
         self.view.apply([(keys::definition(), Some(opened.definition.clone()))]);
+        Ok(())
+    }
+
+    /// One step towards the index that the definition asks for.
+    fn reindex(&mut self, n_items_max: usize) -> Result<()> {
+        let progress = self.state()?.index.clone();
+        let rules = self.definition.index_rules();
+        let (writes, progress) = index::step(rules, &self.view, self.form, &progress, n_items_max)?;
+        self.view.apply(writes);
+        self.state()?.index = progress;
+        Ok(())
+    }
+
+    /// Brings the index from one version of an item to the next.
+    fn index(&mut self, epk: &Epk, number: u64, before: Option<&Bytes>, after: Option<&Bytes>) -> Result<()> {
+        let key = keys::item(self.form, epk, number);
+        if self.state()?.index.covers(&key) {
+            let rules = self.definition.index_rules();
+            let (before, after) = (before.map(Bytes::as_ref), after.map(Bytes::as_ref));
+            let writes = index::changes(rules, &self.view, self.form, (epk, number), before, after)?;
+            self.view.apply(writes);
+        }
+        Ok(())
     }
 
     fn put(&mut self, put: &PutItem, index: u16) -> Result<()> {
@@ -182,6 +209,8 @@ impl Projection<'_> {
         for key in self.unique_keys(put, &item)? {
             self.view.apply([(key, Some(number(put.number)))]);
         }
+        let body_before = before.as_ref().map(|(before, _)| &before.body);
+        self.index(&put.epk, put.number, body_before, Some(&put.body))?;
         let state = self.state()?;
         state.n_items += u64::from(before.is_none());
         state.size_bytes = state.size_bytes + size_bytes - before.map_or(0, |(_, size_bytes)| size_bytes);
@@ -193,6 +222,7 @@ impl Projection<'_> {
         let Some((before, size_bytes)) = self.forget(&delete.epk, delete.number)? else {
             return Err(corrupt("a log entry deletes an item that is not there"));
         };
+        self.index(&delete.epk, delete.number, Some(&before.body), None)?;
         self.view.apply([
             (keys::item(self.form, &delete.epk, delete.number), None),
             (keys::id(self.form, &delete.epk, &delete.id), None),
@@ -216,7 +246,7 @@ impl Projection<'_> {
     }
 
     /// Removes what was derived from the current version and answers that version and its size; `None` when there is none.
-    fn forget(&mut self, epk: &orrery_model::Epk, item_number: u64) -> Result<Option<(StoredItem, u64)>> {
+    fn forget(&mut self, epk: &Epk, item_number: u64) -> Result<Option<(StoredItem, u64)>> {
         let Some(bytes) = self.view.get(&keys::item(self.form, epk, item_number))? else {
             return Ok(None);
         };

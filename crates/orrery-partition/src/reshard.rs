@@ -7,15 +7,17 @@ use orrery_model::log::{Operation, Transaction};
 use orrery_model::{ContainerDefinition, EpkRange, PartitionId};
 
 use crate::history;
+use crate::index::{self, IndexProgress};
 use crate::keys::{self, EpkForm, KeySpace};
 use crate::overlay::Overlay;
 use crate::project;
 use crate::state::PartitionState;
 use crate::storage::{Result, View, ViewWrite};
 
-/// Does this entry of a parent's view go to a child with `range`? State and definition are the child's own.
+/// Does this entry of a parent's view go to a child with `range`? State and definition are the child's own; shapes go to
+/// every child.
 pub fn belongs(form: EpkForm, key: &[u8], value: &[u8], range: &EpkRange) -> bool {
-    keys::epk_of(form, key, value).is_some_and(|epk| range.contains(&epk))
+    KeySpace::of(key) == Some(KeySpace::Shape) || keys::epk_of(form, key, value).is_some_and(|epk| range.contains(&epk))
 }
 
 /// Counts an entry that goes to a child.
@@ -32,6 +34,7 @@ pub fn child_state(child: PartitionId, range: EpkRange, parents: &[PartitionStat
     let greatest = |pick: fn(&PartitionState) -> u64| parents.iter().map(pick).max().unwrap_or(0);
     state.next_counter = greatest(|parent| parent.next_counter).max(1);
     state.definition_version = greatest(|parent| parent.definition_version);
+    (state.index_policy, state.index) = child_index(parents);
     state.session_version = greatest(|parent| parent.session_version) + u64::from(parents.len() > 1);
     state
 }
@@ -39,6 +42,21 @@ pub fn child_state(child: PartitionId, range: EpkRange, parents: &[PartitionStat
 /// Up to where a child has no versions in the part of it that comes from `parent`.
 pub fn floors(parent: &dyn View, range: &EpkRange) -> Result<Vec<ViewWrite>> {
     history::floors_for(parent, range)
+}
+
+/// A child goes on with its parents' index when all have a complete one under one policy, and makes its own otherwise.
+fn child_index(parents: &[PartitionState]) -> (u64, IndexProgress) {
+    match parents {
+        [first, rest @ ..]
+            if first.index.is_ready()
+                && rest
+                    .iter()
+                    .all(|other| (other.index_policy, &other.index) == (first.index_policy, &first.index)) =>
+        {
+            (first.index_policy, IndexProgress::Ready)
+        }
+        _ => (0, IndexProgress::Clearing),
+    }
 }
 
 /// What a transaction of the parent changes in a child's view. `child` is the child's view as far as it is known: the
@@ -63,11 +81,27 @@ pub fn tail(
         if concerns_child {
             let one = std::slice::from_ref(operation);
             let changes = project::operations(definition, &overlay, one, transaction.lsn, transaction.at, index)?;
+            let shapes = shapes_of(&overlay, &changes)?;
             overlay.apply(changes.iter().cloned());
             writes.extend(changes);
+            writes.extend(shapes);
         }
     }
     Ok(writes)
+}
+
+/// The shapes that changed items have. The parent may know one since the child was copied, from an item of another child.
+fn shapes_of(view: &dyn View, changes: &[ViewWrite]) -> Result<Vec<ViewWrite>> {
+    let mut shapes = Vec::new();
+    for (key, value) in changes {
+        if value.is_some()
+            && let Some(shape) = index::shape_of_posting(key)
+            && let Some(paths) = view.get(&shape)?
+        {
+            shapes.push((shape, Some(paths)));
+        }
+    }
+    Ok(shapes)
 }
 
 /// A child's view while it is being built: changes so far over the parent's base snapshot, with the child's own state.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use orrery_model::{Epk, EpkRange, PartitionId, Timestamp};
 
+use crate::index::IndexProgress;
 use crate::keys;
 use crate::storage::{Result, StorageError, View};
 
@@ -23,6 +24,9 @@ pub struct PartitionState {
     pub head_at: Timestamp,
     /// Where the partition went on after a split or merge; empty while it lives.
     pub children: Vec<PartitionId>,
+    pub index: IndexProgress,
+    /// Names the indexing policy that index entries are made under.
+    pub index_policy: u64,
 }
 
 impl PartitionState {
@@ -37,6 +41,19 @@ impl PartitionState {
             size_bytes: 0,
             head_at: Timestamp(0),
             children: Vec::new(),
+            index: IndexProgress::Ready,
+            index_policy: 0,
+        }
+    }
+
+    /// The index is to follow this policy, which a partition that never had one does at once.
+    pub(crate) fn follow_index_policy(&mut self, policy: u64) {
+        if self.index_policy != policy {
+            let is_new = self.index_policy == 0 && self.n_items == 0 && self.index.is_ready();
+            self.index_policy = policy;
+            if !is_new {
+                self.index = IndexProgress::Clearing;
+            }
         }
     }
 
@@ -69,6 +86,8 @@ impl PartitionState {
             out.extend_from_slice(&(bound.as_bytes().len() as u16).to_le_bytes());
             out.extend_from_slice(bound.as_bytes());
         }
+        out.extend_from_slice(&self.index_policy.to_le_bytes());
+        self.index.encode(&mut out);
         self.children
             .iter()
             .for_each(|child| out.extend_from_slice(&child.0.to_le_bytes()));
@@ -80,10 +99,11 @@ impl PartitionState {
     }
 }
 
-const FORMAT: u8 = 2;
+/// Version of the layout written. A reader refuses what it does not know.
+const FORMAT: u8 = 3;
 
 fn decode(bytes: &[u8]) -> Option<PartitionState> {
-    let rest = bytes.strip_prefix(&[FORMAT])?;
+    let (&format, rest) = bytes.split_first()?;
     let (partition, mut rest) = rest.split_first_chunk::<4>()?;
     let mut numbers = [0; 6];
     for number in &mut numbers {
@@ -98,6 +118,16 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         *bound = Epk::from_bytes(bytes);
         rest = after;
     }
+    let (index_policy, index, rest) = match format {
+        // Written before there was an index: everything is to be indexed.
+        2 => (0, IndexProgress::Clearing, rest),
+        FORMAT => {
+            let (policy, rest) = rest.split_first_chunk::<8>()?;
+            let (index, rest) = IndexProgress::decode(rest)?;
+            (u64::from_le_bytes(*policy), index, rest)
+        }
+        _ => return None,
+    };
     let (children, []) = rest.as_chunks::<4>() else {
         return None;
     };
@@ -123,5 +153,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
             .iter()
             .map(|child| PartitionId(u32::from_le_bytes(*child)))
             .collect(),
+        index,
+        index_policy,
     })
 }

@@ -19,6 +19,7 @@ mod condition;
 mod definition;
 mod error;
 mod functions;
+pub mod index;
 mod parameters;
 pub mod parse;
 pub mod plan;

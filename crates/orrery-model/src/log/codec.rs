@@ -131,6 +131,10 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation) {
             out.push(8);
             put_varint(out, through.0);
         }
+        Operation::Reindexed { n_items_max } => {
+            out.push(9);
+            put_varint(out, u64::from(*n_items_max));
+        }
     }
 }
 
@@ -284,6 +288,9 @@ impl Reader<'_> {
             },
             8 => Operation::HistoryTrimmed {
                 through: Lsn(self.varint()?),
+            },
+            9 => Operation::Reindexed {
+                n_items_max: self.u32()?,
             },
             _ => return Err(DecodeError("unknown operation")),
         })

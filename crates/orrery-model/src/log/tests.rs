@@ -79,6 +79,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         opened(),
         vec(any::<u32>().prop_map(PartitionId), 0..4).prop_map(|children| Operation::Sealed { children }),
         any::<u64>().prop_map(|through| Operation::HistoryTrimmed { through: Lsn(through) }),
+        any::<u32>().prop_map(|n_items_max| Operation::Reindexed { n_items_max }),
     ]
 }
 

@@ -15,6 +15,7 @@ use super::{Bench, MapView, definition};
 use crate::command::{Action, Command, Step, Target};
 use crate::expiry::own_expiry;
 use crate::history::{self, ChangeKind, Version};
+use crate::index::{self, IndexProgress};
 use crate::keys::{self, KeySpace};
 use crate::project::{Projector, unique_hashes};
 use crate::state::PartitionState;
@@ -28,10 +29,12 @@ pub(super) enum Event {
     Batch(u8, Vec<StepEvent>),
     DeleteKey(u8, usize),
     Purge,
-    /// The container's default time to live changes, and whether it keeps versions.
-    Define(Option<i32>, bool),
     /// Versions that have left the window are forgotten.
     Trim(usize),
+    /// The container's default time to live changes, whether it keeps versions, and its indexing policy.
+    Define(Option<i32>, bool, u8),
+    /// A changed policy is applied to so many items.
+    Reindex(u32),
     /// Seconds pass.
     Advance(u64),
 }
@@ -50,6 +53,12 @@ const KEYS: [&str; 4] = ["p", "q", "r", "s"];
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Long for the little time that passes here, so that some is trimmed and some is not.
 const KEEPS: &str = r#","changeFeedPolicy":{"retentionDuration":1}"#;
+const POLICIES: [&str; 4] = [
+    r#"{"includedPaths":[{"path":"/*"}]}"#,
+    r#"{"includedPaths":[{"path":"/email/?"}],"excludedPaths":[{"path":"/*"}]}"#,
+    r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/pk"},{"path":"/email","order":"descending"}]]}"#,
+    r#"{"indexingMode":"none","automatic":false}"#,
+];
 const UNIQUE: &str = r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}"#;
 
 fn step() -> impl Strategy<Value = StepEvent> {
@@ -70,9 +79,10 @@ fn event() -> impl Strategy<Value = Event> {
         5 => (0..4u8, prop::collection::vec(step(), 1..5)).prop_map(|(key, steps)| Event::Batch(key, steps)),
         1 => (0..4u8, 1..4usize).prop_map(|(key, limit)| Event::DeleteKey(key, limit)),
         2 => Just(Event::Purge),
-        1 => (prop::option::of(prop_oneof![Just(-1), 1..30i32]), any::<bool>())
-            .prop_map(|(ttl, keeps)| Event::Define(ttl, keeps)),
         1 => (1..4usize).prop_map(Event::Trim),
+        1 => (prop::option::of(prop_oneof![Just(-1), 1..30i32]), any::<bool>(), 0..4u8)
+            .prop_map(|(ttl, keeps, policy)| Event::Define(ttl, keeps, policy)),
+        3 => (1..4u32).prop_map(Event::Reindex),
         3 => (1..15u64).prop_map(Event::Advance),
     ]
 }
@@ -131,15 +141,23 @@ pub(super) fn play(bench: &mut Bench, event: &Event, n_definitions: &mut u64) {
             candidates: items(bench).into_keys().collect(),
         },
         Event::Trim(limit) => Command::TrimHistory { limit: *limit },
-        Event::Define(ttl, keeps) => {
+        Event::Define(ttl, keeps, policy) => {
             *n_definitions += 1;
             let mut ttl = ttl.map(|ttl| format!(r#","defaultTtl":{ttl}"#)).unwrap_or_default();
             ttl.push_str(if *keeps { KEEPS } else { "" });
             Command::Define {
                 version: *n_definitions,
-                definition: definition(&format!("{ttl}{UNIQUE}")).to_stored().into(),
+                definition: definition(&format!(
+                    r#"{ttl}{UNIQUE},"indexingPolicy":{}"#,
+                    POLICIES[usize::from(*policy)]
+                ))
+                .to_stored()
+                .into(),
             }
         }
+        Event::Reindex(n_items_max) => Command::Reindex {
+            n_items_max: *n_items_max,
+        },
         Event::Advance(seconds) => {
             bench.now.0 += seconds * 1000;
             return;
@@ -189,9 +207,11 @@ fn check_consistent(bench: &Bench) {
         }
     }
     let history = |key: &Bytes| matches!(KeySpace::of(key), Some(KeySpace::History | KeySpace::HistoryFloor));
-    let found: BTreeSet<Bytes> = bench.view.0.keys().filter(|key| !history(key)).cloned().collect();
-    assert_eq!(found, expected);
     check_history(bench);
+    expected.extend(expected_index(bench));
+    // A shape may outlive its last item; that every item's shape is there is checked with the items.
+    let found = bench.view.0.keys().filter(|key| !is_shape(key) && !history(key));
+    assert_eq!(found.cloned().collect::<BTreeSet<Bytes>>(), expected);
     let (from, to) = keys::bounds(KeySpace::Unique);
     assert_eq!(
         bench.view.0.range(from..to).count(),
@@ -242,7 +262,56 @@ fn check_history(bench: &Bench) {
     assert_eq!(kept, wanted);
 }
 
+fn is_shape(key: &[u8]) -> bool {
+    KeySpace::of(key) == Some(KeySpace::Shape)
+}
+
+/// The index entries that the items ask for, as far as the index has come. Removing entries of an earlier policy is checked
+/// when it is done.
+fn expected_index(bench: &Bench) -> BTreeSet<Bytes> {
+    let state = PartitionState::load(&bench.view).unwrap().unwrap();
+    let in_index = |key: &&Bytes| {
+        let space = KeySpace::of(key);
+        matches!(space, Some(KeySpace::Term | KeySpace::Posting | KeySpace::Composite))
+    };
+    if state.index == IndexProgress::Clearing {
+        return bench.view.0.keys().filter(in_index).cloned().collect();
+    }
+    let mut expected = BTreeSet::new();
+    for ((epk, number), (_, item)) in items(bench) {
+        if state.index.covers(&keys::item(bench.form(), &epk, number)) {
+            let (rules, nothing) = (bench.definition.index_rules(), MapView::default());
+            let place = (&epk, number);
+            let writes = index::changes(rules, &nothing, bench.form(), place, None, Some(&item.body)).unwrap();
+            let (shapes, entries): (Vec<_>, Vec<_>) =
+                writes.into_iter().map(|(key, _)| key).partition(|key| is_shape(key));
+            assert!(
+                shapes.iter().all(|shape| bench.view.0.contains_key(shape)),
+                "the item's shape is known"
+            );
+            expected.extend(entries);
+        }
+    }
+    expected
+}
+
 proptest! {
+    #[test]
+    fn a_changed_policy_is_applied_in_the_end(events in events(30), policy in 0..4u8) {
+        let (mut bench, mut n_definitions) = (bench(), 1);
+        events.iter().for_each(|event| play(&mut bench, event, &mut n_definitions));
+        play(&mut bench, &Event::Define(None, true, policy), &mut n_definitions);
+        let is_ready = |bench: &Bench| PartitionState::load(&bench.view).unwrap().unwrap().index.is_ready();
+        for _ in 0..1_000 {
+            if is_ready(&bench) {
+                break;
+            }
+            play(&mut bench, &Event::Reindex(2), &mut n_definitions);
+            check_consistent(&bench);
+        }
+        prop_assert!(is_ready(&bench));
+    }
+
     #[test]
     fn replaying_the_log_gives_the_live_view(events in events(60)) {
         let (mut bench, mut n_definitions) = (bench(), 1);

@@ -12,6 +12,7 @@ use super::replay::{bench, events, play};
 use super::{Bench, MapView};
 use crate::command::{Action, Command};
 use crate::history::{self, Floor};
+use crate::index::shape_of_posting;
 use crate::keys::{EpkForm, KeySpace, read_change};
 use crate::project::Projector;
 use crate::reshard::{ChildView, belongs, child_state, count, floors, tail};
@@ -62,14 +63,14 @@ fn catch_up(children: &mut [Child], base: &MapView, parent: &Bench, n_copied: us
     }
 }
 
-/// What belongs to items: everything but the state, the definition and the floor, which are each partition's own, and the
-/// versions that the parent has forgotten.
-fn of_items(view: &MapView, parent: &MapView) -> BTreeMap<Bytes, Bytes> {
-    let own = |key: &Bytes| {
-        matches!(
-            KeySpace::of(key),
-            Some(KeySpace::State | KeySpace::Definition | KeySpace::HistoryFloor)
-        )
+/// What belongs to items: everything but the state, the definition and the floor, which are each partition's own, the
+/// versions that the parent has forgotten, and the shapes, of which a partition may know more than it needs. While the index
+/// is being rebuilt a child makes its own.
+fn of_items(view: &MapView, parent: &MapView, index_is_ready: bool) -> BTreeMap<Bytes, Bytes> {
+    let own = |key: &Bytes| match KeySpace::of(key) {
+        Some(KeySpace::State | KeySpace::Definition | KeySpace::HistoryFloor | KeySpace::Shape) => true,
+        Some(KeySpace::Term | KeySpace::Posting | KeySpace::Composite) => !index_is_ready,
+        _ => false,
     };
     // What a parent has forgotten meanwhile a child may still hold, but nobody can ask for it.
     let floor = history::floor(parent, &EpkRange::full()).unwrap();
@@ -81,6 +82,16 @@ fn of_items(view: &MapView, parent: &MapView) -> BTreeMap<Bytes, Bytes> {
         .filter(|(key, _)| !own(key) && !forgotten(key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
+}
+
+/// Every item's shape must be known to the child that has it.
+fn check_shapes(child: &Child) {
+    for key in child.entries.0.keys() {
+        if let Some(shape) = shape_of_posting(key) {
+            let known = child.entries.0.contains_key(&shape);
+            assert!(known || !child.state.index.is_ready(), "{}", child.range);
+        }
+    }
 }
 
 /// Ranges that meet at the given places.
@@ -104,12 +115,12 @@ proptest! {
         let children = split(&bench.view, bench.form(), &ranges(&bounds));
         let mut merged = BTreeMap::new();
         for child in &children {
-            for (key, value) in of_items(&child.entries, &bench.view) {
+            for (key, value) in of_items(&child.entries, &bench.view, true) {
                 prop_assert_eq!(merged.insert(key, value), None, "an entry went to two children");
             }
             prop_assert!(child.state.next_number() > 0 && child.state.next_counter >= parent.next_counter);
         }
-        prop_assert_eq!(merged, of_items(&bench.view, &bench.view));
+        prop_assert_eq!(merged, of_items(&bench.view, &bench.view, true));
         let sum = |pick: fn(&PartitionState) -> u64| children.iter().map(|child| pick(&child.state)).sum::<u64>();
         prop_assert_eq!((sum(|state| state.n_items), sum(|state| state.size_bytes)), (parent.n_items, parent.size_bytes));
     }
@@ -129,7 +140,9 @@ proptest! {
         catch_up(&mut children, &base, &bench, n_copied);
         let wanted = split(&bench.view, bench.form(), &ranges(&bounds));
         for (child, wanted) in children.iter().zip(&wanted) {
-            prop_assert_eq!(of_items(&child.entries, &bench.view), of_items(&wanted.entries, &bench.view), "{}", &child.range);
+            let ready = child.state.index.is_ready() && wanted.state.index.is_ready();
+            prop_assert_eq!(of_items(&child.entries, &bench.view, ready), of_items(&wanted.entries, &bench.view, ready), "{}", &child.range);
+            check_shapes(child);
             let counts = |state: &PartitionState| (state.n_items, state.size_bytes);
             prop_assert_eq!(counts(&child.state), counts(&wanted.state), "{}", &child.range);
         }
@@ -147,7 +160,9 @@ proptest! {
             base = bench.view.clone();
         }
         for (child, wanted) in children.iter().zip(split(&bench.view, bench.form(), &ranges(&bounds))) {
-            prop_assert_eq!(of_items(&child.entries, &bench.view), of_items(&wanted.entries, &bench.view));
+            let ready = child.state.index.is_ready() && wanted.state.index.is_ready();
+            prop_assert_eq!(of_items(&child.entries, &bench.view, ready), of_items(&wanted.entries, &bench.view, ready));
+            check_shapes(child);
             prop_assert_eq!(child.state.n_items, wanted.state.n_items);
         }
     }

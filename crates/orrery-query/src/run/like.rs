@@ -68,6 +68,16 @@ impl LikePattern {
         String::from_utf16(&units?).ok()
     }
 
+    /// What every text that matches begins with.
+    pub fn start(&self) -> String {
+        let literal = self.parts.iter().map_while(|part| match part {
+            Part::One(unit) => Some(*unit),
+            _ => None,
+        });
+        // Half a character at the end is left out.
+        char::decode_utf16(literal).map_while(Result::ok).collect()
+    }
+
     pub fn matches(&self, text: &str) -> bool {
         let text: Vec<u16> = text.encode_utf16().collect();
         let (mut at, mut part) = (0, 0);

@@ -55,6 +55,21 @@ impl Resume {
         self.after.as_ref()
     }
 
+    /// The sort values at which a sorted result goes on, and the lowest rank that may come among rows with those values.
+    pub(crate) fn sort_start(&self) -> Option<(&[Option<Value>], u64)> {
+        match (&self.after, &self.start) {
+            (Some(after), _) => Some((&after.keys, after.rank)),
+            (None, Some(start)) => Some((
+                &start.keys,
+                match start.ties {
+                    Ties::From(rank) => rank,
+                    Ties::All | Ties::None => 0,
+                },
+            )),
+            (None, None) => None,
+        }
+    }
+
     /// Reads the `resumeFilter` of a request: `{"value": […], "rid": …, "exclude": …}`. The values are those last seen, with
     /// `[]` for undefined; `rank` tells the tie order of a resource id. `None` when the filter cannot be used: it is
     /// malformed, or sorts by arrays or objects, of which clients keep only a hash.

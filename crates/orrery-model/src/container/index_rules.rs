@@ -1,0 +1,268 @@
+//! Which properties of an item are indexed, decided once per definition so that a walk over an item asks one small
+//! question per step.
+//!
+//! The more precise path wins: a longer one beats a shorter one, and at equal depth `/?` beats `/*`. What the rules do
+//! not say: how a value is written into the index.
+
+use std::collections::BTreeMap;
+
+use super::index_path::{IndexPath, IndexSegment, Reach};
+use crate::json::{Object, Value};
+
+/// Properties the service writes that nobody searches by; only a path that names them indexes them.
+const SYSTEM_UNINDEXED: [&str; 4] = ["_rid", "_self", "_attachments", "_etag"];
+/// Properties that are always indexed where anything is.
+const ALWAYS_INDEXED: [&str; 2] = ["id", "_ts"];
+
+/// The indexing policy in a form to walk along.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexRules {
+    root: IndexRule,
+    composites: Vec<CompositeIndex>,
+    enabled: bool,
+}
+
+/// What holds at one place of an item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexRule {
+    /// `/?` here.
+    here: Option<bool>,
+    /// `/*` here: this place and everything below.
+    below: Option<bool>,
+    names: BTreeMap<String, IndexRule>,
+    elements: Option<Box<IndexRule>>,
+}
+
+/// Paths whose values are indexed together, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompositeIndex {
+    pub parts: Vec<CompositePart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompositePart {
+    pub path: Vec<String>,
+    pub descending: bool,
+}
+
+/// A place in an item, seen through the rules.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexPlace<'a> {
+    rule: Option<&'a IndexRule>,
+    /// What the nearest `/*` above says.
+    inherited: bool,
+}
+
+impl IndexRules {
+    /// Reads a policy. One without any paths includes everything.
+    pub fn of(policy: &Object) -> IndexRules {
+        if policy.get("indexingMode").and_then(Value::as_str) == Some("none") {
+            return IndexRules::default();
+        }
+        let mut root = IndexRule::default();
+        for (list, included) in [("excludedPaths", false), ("includedPaths", true)] {
+            for path in paths(policy.get(list)) {
+                root.add(&path, included);
+            }
+        }
+        if root == IndexRule::default() {
+            root.below = Some(true);
+        }
+        for name in SYSTEM_UNINDEXED {
+            let rule = root.names.entry(name.to_owned()).or_default();
+            rule.below = rule.below.or(Some(false));
+        }
+        for name in ALWAYS_INDEXED {
+            root.names.entry(name.to_owned()).or_default().here = Some(true);
+        }
+        IndexRules {
+            root,
+            composites: composites(policy),
+            enabled: true,
+        }
+    }
+
+    /// False in mode `none`: there is no index at all.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    pub fn composites(&self) -> &[CompositeIndex] {
+        &self.composites
+    }
+
+    /// Whether a property of the item is one that the service writes and nobody asked to index.
+    pub fn is_system_property(name: &str) -> bool {
+        SYSTEM_UNINDEXED.contains(&name)
+    }
+
+    /// The item itself.
+    pub fn root(&self) -> IndexPlace<'_> {
+        IndexPlace {
+            rule: Some(&self.root),
+            inherited: self.enabled && self.root.below.unwrap_or(false),
+        }
+    }
+}
+
+impl IndexRule {
+    fn add(&mut self, path: &IndexPath, included: bool) {
+        let mut rule = self;
+        for segment in &path.segments {
+            rule = match segment {
+                IndexSegment::Name(name) => rule.names.entry(name.clone()).or_default(),
+                IndexSegment::Elements => rule.elements.get_or_insert_default(),
+                // Filters over members of one element are answered by the paths of the members.
+                IndexSegment::Tuple(members) => {
+                    for member in members {
+                        rule.names.entry(member.clone()).or_default().here = Some(included);
+                    }
+                    return;
+                }
+            };
+        }
+        match path.reach {
+            Reach::Everything => rule.below = Some(included),
+            Reach::Scalar | Reach::Exact => rule.here = Some(included),
+        }
+    }
+}
+
+impl<'a> IndexPlace<'a> {
+    /// Whether a value at this place is indexed.
+    pub fn is_indexed(self) -> bool {
+        self.rule.and_then(|rule| rule.here).unwrap_or(self.inherited)
+    }
+
+    /// Whether anything at or below this place can be indexed.
+    pub fn reaches_anything(self) -> bool {
+        self.inherited || self.rule.is_some()
+    }
+
+    /// The member of that name.
+    pub fn member(self, name: &str) -> IndexPlace<'a> {
+        self.step(self.rule.and_then(|rule| rule.names.get(name)))
+    }
+
+    /// Any element of the array here.
+    pub fn element(self) -> IndexPlace<'a> {
+        self.step(self.rule.and_then(|rule| rule.elements.as_deref()))
+    }
+
+    fn step(self, rule: Option<&'a IndexRule>) -> IndexPlace<'a> {
+        IndexPlace {
+            rule,
+            inherited: rule.and_then(|rule| rule.below).unwrap_or(self.inherited),
+        }
+    }
+}
+
+fn entries(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).unwrap_or_default().iter()
+}
+
+fn paths(list: Option<&Value>) -> impl Iterator<Item = IndexPath> {
+    entries(list).filter_map(|entry| IndexPath::parse(entry.get("path")?.as_str()?).ok())
+}
+
+/// The composite indexes. One whose paths lead through arrays can hold nothing and is left out.
+fn composites(policy: &Object) -> Vec<CompositeIndex> {
+    let part = |entry: &Value| {
+        let path = IndexPath::parse(entry.get("path")?.as_str()?).ok()?;
+        Some(CompositePart {
+            path: path.names()?.into_iter().map(str::to_owned).collect(),
+            descending: entry.get("order").and_then(Value::as_str) == Some("descending"),
+        })
+    };
+    let index = |index: &Value| {
+        let parts = entries(Some(index)).map(part).collect::<Option<Vec<_>>>()?;
+        Some(CompositeIndex { parts })
+    };
+    entries(policy.get("compositeIndexes")).filter_map(index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse_value;
+
+    fn rules(policy: &str) -> IndexRules {
+        let policy = parse_value(policy.as_bytes()).unwrap();
+        IndexRules::of(policy.as_object().unwrap())
+    }
+
+    /// `[]` is an element, anything else a name.
+    fn is_indexed(rules: &IndexRules, path: &[&str]) -> bool {
+        let mut place = rules.root();
+        for step in path {
+            place = if *step == "[]" {
+                place.element()
+            } else {
+                place.member(step)
+            };
+        }
+        place.is_indexed()
+    }
+
+    #[test]
+    fn by_default_everything_is_indexed_but_what_only_the_service_writes() {
+        let rules = rules(r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}"#);
+        for path in [&["a"][..], &["a", "b"], &["a", "[]", "b"], &["id"], &["_ts"]] {
+            assert!(is_indexed(&rules, path), "{path:?}");
+        }
+        for path in [["_etag"], ["_rid"], ["_self"], ["_attachments"]] {
+            assert!(!is_indexed(&rules, &path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_more_precise_path_wins() {
+        let rules = rules(
+            r#"{"includedPaths":[{"path":"/*"},{"path":"/a/b/?"},{"path":"/x/?"}],
+                "excludedPaths":[{"path":"/a/*"},{"path":"/a/b/c/*"},{"path":"/x/*"},{"path":"/list/[]/?"}]}"#,
+        );
+        let cases: [(&[&str], bool); 8] = [
+            (&["a"], false),
+            (&["a", "z"], false),
+            (&["a", "b"], true),
+            (&["a", "b", "c"], false),
+            (&["x"], true),
+            (&["x", "y"], false),
+            (&["list"], true),
+            (&["list", "[]"], false),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(is_indexed(&rules, path), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_named_paths_the_id_and_the_time_are_indexed_when_the_root_is_excluded() {
+        let rules = rules(r#"{"includedPaths":[{"path":"/tags/[]/?"}],"excludedPaths":[{"path":"/*"}]}"#);
+        for path in [&["id"][..], &["_ts"], &["tags", "[]"]] {
+            assert!(is_indexed(&rules, path), "{path:?}");
+        }
+        for path in [&["pk"][..], &["tags"], &["tags", "[]", "x"]] {
+            assert!(!is_indexed(&rules, path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn mode_none_indexes_nothing_at_all() {
+        let rules = rules(r#"{"indexingMode":"none"}"#);
+        assert!(!rules.is_enabled() && !is_indexed(&rules, &["id"]));
+    }
+
+    #[test]
+    fn composites_keep_their_order_and_directions() {
+        let rules = rules(
+            r#"{"compositeIndexes":[[{"path":"/a","order":"ascending"},{"path":"/b/c","order":"descending"}],
+                [{"path":"/a/[]/b"},{"path":"/b"}]]}"#,
+        );
+        let [index] = rules.composites() else {
+            panic!("one index can be used");
+        };
+        assert_eq!(index.parts[1].path, ["b", "c"]);
+        assert_eq!([index.parts[0].descending, index.parts[1].descending], [false, true]);
+    }
+}

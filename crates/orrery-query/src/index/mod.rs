@@ -1,0 +1,21 @@
+//! The index as queries see it: which terms an item has, which terms a filter asks for, and which order they give.
+//!
+//! A *term* is the hash of a path followed by a value in an order-preserving form. Items and searches come by their terms
+//! through the same code, so they cannot disagree. An index only narrows: whoever searches evaluates the whole filter on
+//! the items found, so a term may stand for more than it says (hashes collide, long strings are cut) but never for less.
+//! Where terms are kept, and how they are walked, is the partition's business.
+
+mod calls;
+mod condition;
+mod encode;
+mod order;
+mod path;
+mod range;
+mod terms;
+
+pub use condition::{Condition, covers};
+pub use encode::{Code, read_code, successor};
+pub use order::{IndexOrder, OrderSource};
+pub use path::{PathHash, Segment, TermPath};
+pub use range::TermRange;
+pub use terms::{Terms, composite_hash};
