@@ -19,6 +19,7 @@ use crate::project::project;
 use crate::storage::{self, Scan, View, ViewWrite};
 
 mod decisions;
+mod index;
 mod keys;
 mod overlay;
 mod replay;

@@ -67,3 +67,8 @@ pub(crate) fn epk_of(form: EpkForm, space: KeySpace, key: &[u8], value: &[u8]) -
     };
     form.read(bytes).map(|(epk, _)| epk)
 }
+
+/// The key of the item with this pointer.
+pub(super) fn item_key(pointer: &[u8]) -> Bytes {
+    Bytes::from([&[keys::byte(KeySpace::Item)], pointer].concat())
+}

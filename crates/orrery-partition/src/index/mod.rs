@@ -6,11 +6,18 @@
 //! described in `docs/formats/view-keys.md`.
 
 mod entries;
+mod items;
 mod maintain;
+mod ordered;
 mod progress;
 mod rebuild;
+mod search;
+mod shapes;
 
 pub(crate) use entries::{epk_of, shape_of_posting};
+pub use items::{OrderedItem, OrderedItems};
 pub(crate) use maintain::changes;
+pub use ordered::{Found, Group, Ordered};
 pub use progress::IndexProgress;
 pub(crate) use rebuild::{fingerprint, step};
+pub use search::{Access, EFFORT, Scope};

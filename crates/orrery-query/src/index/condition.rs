@@ -64,6 +64,22 @@ impl Condition {
         }
     }
 
+    /// The terms of a path between which every item in question has one; `None` when it may have none.
+    pub fn hull(&self, path: &TermPath) -> Option<(Vec<u8>, Vec<u8>)> {
+        match self {
+            Condition::Range(range) if range.path == *path => Some((range.from.clone(), range.to.clone())),
+            Condition::Any | Condition::Never | Condition::Lacks(_) | Condition::Range(_) => None,
+            Condition::All(parts) => parts
+                .iter()
+                .filter_map(|part| part.hull(path))
+                .reduce(|a, b| (a.0.max(b.0), a.1.min(b.1))),
+            Condition::OneOf(parts) => {
+                let hulls = parts.iter().map(|part| part.hull(path)).collect::<Option<Vec<_>>>()?;
+                hulls.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+            }
+        }
+    }
+
     fn size(&self) -> usize {
         match self {
             Condition::All(parts) | Condition::OneOf(parts) => parts.iter().map(Condition::size).sum(),

@@ -59,6 +59,14 @@ impl IndexOrder {
         }
     }
 
+    /// The path of an index of one path.
+    pub fn path(&self) -> Option<&TermPath> {
+        match (self.source, self.parts.as_slice()) {
+            (OrderSource::Path(_), [(path, _)]) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The code of an item's values, as its entry must have it.
     pub fn code(&self, item: &Value) -> Vec<u8> {
         let mut out = Vec::new();

@@ -99,7 +99,11 @@ fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> R
     Ok(buffer.finish())
 }
 
-fn sort_values(evaluator: &Evaluator<'_>, keys: &[SortKey], frame: &Frame<'_>) -> Result<Vec<Option<Value>>> {
+pub(super) fn sort_values(
+    evaluator: &Evaluator<'_>,
+    keys: &[SortKey],
+    frame: &Frame<'_>,
+) -> Result<Vec<Option<Value>>> {
     keys.iter()
         .map(|key| Ok(evaluator.eval(&key.expr, frame)?.map(Cow::into_owned)))
         .collect()

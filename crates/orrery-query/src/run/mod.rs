@@ -11,6 +11,7 @@ mod evaluate;
 mod frame;
 mod groups;
 pub(crate) mod like;
+mod ordered;
 mod rank;
 mod resume;
 mod rows;
@@ -27,7 +28,7 @@ use orrery_model::Value;
 
 use crate::error::Result;
 use crate::functions::Environment;
-use crate::plan::{Input, Plan};
+use crate::plan::{Input, Ordering, Plan};
 use budget::Meter;
 use evaluate::Evaluator;
 
@@ -93,11 +94,7 @@ pub fn run(
     resume: Option<&Resume>,
     budget: &mut dyn Budget,
 ) -> Result<Page> {
-    let evaluator = Evaluator {
-        environment: Environment::new(context.now_ticks, context.seed, plan.planar),
-        functions: context.functions,
-        meter: Meter::new(budget, limits.memory_bytes_max),
-    };
+    let evaluator = evaluator(plan, context, limits, budget);
     let resume = resume.cloned().unwrap_or_default();
     let (rows, resume) = page(plan, cursor, &evaluator, limits, resume)?;
     Ok(Page {
@@ -105,6 +102,37 @@ pub fn run(
         resume,
         progress: evaluator.meter.progress(),
     })
+}
+
+/// Makes one page of a sorted plan over a cursor that yields the items in the order of the result, ties by rank. It need
+/// not yield items that come before the place where `resume` goes on. Rows and places are those that [`run`] gives.
+pub fn run_in_order(
+    plan: &Plan,
+    cursor: &mut dyn Cursor,
+    context: &Context<'_>,
+    limits: PageLimits,
+    resume: Option<&Resume>,
+    budget: &mut dyn Budget,
+) -> Result<Page> {
+    let Ordering::Keys(keys) = &plan.ordering else {
+        return run(plan, cursor, context, limits, resume, budget);
+    };
+    let evaluator = evaluator(plan, context, limits, budget);
+    let resume = resume.cloned().unwrap_or_default();
+    let (rows, resume) = ordered::page(plan, keys, cursor, &evaluator, limits, resume)?;
+    Ok(Page {
+        rows,
+        resume,
+        progress: evaluator.meter.progress(),
+    })
+}
+
+fn evaluator<'a>(plan: &Plan, context: &Context<'a>, limits: PageLimits, budget: &'a mut dyn Budget) -> Evaluator<'a> {
+    Evaluator {
+        environment: Environment::new(context.now_ticks, context.seed, plan.planar),
+        functions: context.functions,
+        meter: Meter::new(budget, limits.memory_bytes_max),
+    }
 }
 
 fn page(
