@@ -4,7 +4,7 @@
 //! resource's id, so that a token dies with the resource and does not pass to a later one of the same name.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Uri};
+use http::{HeaderMap, Uri};
 use orrery_model::etag::Precondition;
 use orrery_model::{PartitionKey, ResourceId, Result};
 use orrery_node::api::{
@@ -17,10 +17,8 @@ use serde::Deserialize;
 use crate::auth::resource_token;
 use crate::handler::Handler;
 use crate::pipeline::Pipeline;
-use crate::wire::headers::Headers;
+use crate::wire::headers::{Headers, names};
 use crate::wire::{self, RouteKind};
-
-const EXPIRY_SECONDS: HeaderName = HeaderName::from_static("x-ms-documentdb-expiry-seconds");
 
 /// Tokens are to be issued with the answer.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl TokenIssue {
         if !shows_permissions {
             return Ok(None);
         }
-        let lifetime_seconds = resource_token::lifetime_seconds(Headers(headers).text(&EXPIRY_SECONDS)?)?;
+        let lifetime_seconds = resource_token::lifetime_seconds(Headers(headers).text(&names::EXPIRY_SECONDS)?)?;
         Ok(Some(TokenIssue { lifetime_seconds }))
     }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json::{Parsed, Value};
-use orrery_model::offer::Throughput;
+use orrery_model::offer::{Migration, Throughput};
 use orrery_model::patch::Patch;
 use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken};
 
@@ -151,7 +151,7 @@ pub enum MetadataVerb {
         target: Selector,
         body: Value,
         precondition: Precondition,
-        migration: Option<Migration>,
+        migration: Migration,
     },
     Delete {
         target: Selector,
@@ -164,13 +164,6 @@ pub enum MetadataVerb {
         query: QueryText,
         page: Page,
     },
-}
-
-/// Switching an offer between manual and autoscale throughput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Migration {
-    ToAutoscale,
-    ToManual,
 }
 
 /// An item by its id, or by its resource id.
@@ -202,7 +195,7 @@ pub enum ItemVerb {
 /// An item as the client sent it: its text and what parsing it gave.
 #[derive(Clone, Debug)]
 pub struct ItemBody {
-    /// The text that was parsed; empty when the item came in binary.
+    /// The text that was parsed, or the canonical text of an item that came in binary or inside something larger.
     pub text: Bytes,
     pub parsed: Parsed,
 }

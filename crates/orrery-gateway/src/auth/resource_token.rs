@@ -10,6 +10,7 @@ use orrery_node::api::Grant;
 
 use super::keyring::Keyring;
 use super::unauthorized;
+use crate::wire::headers::names;
 
 /// Lifetime of a token unless the client asks for another one, and what it may ask for.
 pub const LIFETIME_SECONDS_DEFAULT: u64 = 3_600;
@@ -49,16 +50,21 @@ pub fn verify(keyring: &Keyring, signature: &[u8], now: Timestamp) -> Result<Gra
     Ok(grant)
 }
 
-/// The lifetime a client asked for with `x-ms-documentdb-expiry-seconds`.
+/// The lifetime a client asked for in the header of that name.
 pub fn lifetime_seconds(header: Option<&str>) -> Result<u64> {
     let Some(text) = header else {
         return Ok(LIFETIME_SECONDS_DEFAULT);
     };
-    text.trim().parse().ok().filter(|seconds| (LIFETIME_SECONDS_MIN..=LIFETIME_SECONDS_MAX).contains(seconds)).ok_or_else(|| {
-        Error::bad_request(format!(
-            "x-ms-documentdb-expiry-seconds must be a number between {LIFETIME_SECONDS_MIN} and {LIFETIME_SECONDS_MAX}."
-        ))
-    })
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|seconds| (LIFETIME_SECONDS_MIN..=LIFETIME_SECONDS_MAX).contains(seconds))
+        .ok_or_else(|| {
+            Error::bad_request(format!(
+                "{} must be a number between {LIFETIME_SECONDS_MIN} and {LIFETIME_SECONDS_MAX}.",
+                names::EXPIRY_SECONDS
+            ))
+        })
 }
 
 fn invalid() -> Error {

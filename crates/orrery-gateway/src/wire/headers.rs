@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use orrery_model::etag::Precondition;
-use orrery_model::offer::Throughput;
+use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Epk, Error, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
-use orrery_node::api::{Consistency, FeedStart, FeedTarget, Migration, Options, Page};
+use orrery_node::api::{Consistency, FeedStart, FeedTarget, Options, Page};
 
 pub mod names;
 
@@ -201,15 +201,15 @@ impl<'a> Headers<'a> {
         Throughput::from_headers(self.text(&name::OFFER_THROUGHPUT)?, self.text(&name::OFFER_AUTOPILOT)?)
     }
 
-    pub fn migration(&self) -> Result<Option<Migration>> {
+    pub fn migration(&self) -> Result<Migration> {
         match (
             self.flag(&name::MIGRATE_TO_AUTOPILOT),
             self.flag(&name::MIGRATE_TO_MANUAL),
         ) {
             (true, true) => Err(Error::bad_request("An offer cannot be migrated both ways at once.")),
-            (true, false) => Ok(Some(Migration::ToAutoscale)),
-            (false, true) => Ok(Some(Migration::ToManual)),
-            (false, false) => Ok(None),
+            (true, false) => Ok(Migration::ToAutoscale),
+            (false, true) => Ok(Migration::ToManual),
+            (false, false) => Ok(Migration::None),
         }
     }
 

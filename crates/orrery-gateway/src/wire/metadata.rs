@@ -3,6 +3,7 @@
 
 use http::Method;
 use orrery_model::json::Value;
+use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Error, Result};
 use orrery_node::api::{MetadataOperation, MetadataVerb, Operation, ResourceKind, Selector};
 
@@ -41,7 +42,7 @@ fn decode_feed(kind: ResourceKind, call: &Call<'_>) -> Result<MetadataVerb> {
             page: headers.page()?,
         }),
         Method::POST if kind != ResourceKind::Offer => Ok(MetadataVerb::Create {
-            body: resource(kind, &call.body)?,
+            body: resource(&call.body)?,
             upsert: upsert(kind, headers)?,
             throughput: throughput(kind, headers)?,
             precondition: headers.write_precondition()?,
@@ -60,12 +61,12 @@ fn decode_point(kind: ResourceKind, target: Selector, call: &Call<'_>) -> Result
         // A database has nothing that could be replaced.
         Method::PUT if kind != ResourceKind::Database => Ok(MetadataVerb::Replace {
             target,
-            body: resource(kind, &call.body)?,
+            body: resource(&call.body)?,
             precondition: headers.write_precondition()?,
             migration: if kind == ResourceKind::Offer {
                 headers.migration()?
             } else {
-                None
+                Migration::None
             },
         }),
         // Offers come and go with their resource.
@@ -80,27 +81,12 @@ fn decode_point(kind: ResourceKind, target: Selector, call: &Call<'_>) -> Result
     }
 }
 
-fn resource(kind: ResourceKind, body: &[u8]) -> Result<Value> {
-    let Value::Object(mut object) = item::parse(body)? else {
-        return Err(Error::bad_request(
+fn resource(body: &[u8]) -> Result<Value> {
+    match item::parse(body)? {
+        object @ Value::Object(_) => Ok(object),
+        _ => Err(Error::bad_request(
             "The request payload is invalid. Ensure to provide a valid request payload. A resource must be a JSON object.",
-        ));
-    };
-    if kind == ResourceKind::Container
-        && let Some(Value::Object(key)) = object.get_mut("partitionKey")
-        && let Some(version) = key.get("version").and_then(named_version)
-    {
-        key.insert("version", version);
-    }
-    Ok(Value::Object(object))
-}
-
-/// The Java SDK writes the version of a partition key by its name.
-fn named_version(version: &Value) -> Option<Value> {
-    match version.as_str()? {
-        "V1" => Some(Value::from(1)),
-        "V2" => Some(Value::from(2)),
-        _ => None,
+        )),
     }
 }
 
@@ -114,7 +100,7 @@ fn upsert(kind: ResourceKind, headers: Headers<'_>) -> Result<bool> {
     }
 }
 
-fn throughput(kind: ResourceKind, headers: Headers<'_>) -> Result<Option<orrery_model::offer::Throughput>> {
+fn throughput(kind: ResourceKind, headers: Headers<'_>) -> Result<Option<Throughput>> {
     match kind {
         ResourceKind::Database | ResourceKind::Container => headers.throughput(),
         _ => Ok(None),

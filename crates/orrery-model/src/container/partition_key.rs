@@ -53,7 +53,13 @@ fn kind(given: &Object) -> Result<KeyKind> {
 }
 
 fn version(given: &Object, kind: KeyKind) -> Result<KeyVersion> {
-    match (read::integer(given, "version")?, kind) {
+    // The Java SDK writes the version by its name.
+    let number = match given.get("version").and_then(Value::as_str) {
+        Some("V1") => Some(1),
+        Some("V2") => Some(2),
+        _ => read::integer(given, "version")?,
+    };
+    match (number, kind) {
         (None | Some(2), KeyKind::MultiHash) | (Some(2), KeyKind::Hash) => Ok(KeyVersion::V2),
         (None | Some(1), KeyKind::Hash) => Ok(KeyVersion::V1),
         (Some(1), KeyKind::MultiHash) => Err(Error::bad_request(

@@ -87,6 +87,8 @@ fn partition_keys_of_every_kind_are_read() {
     for (text, kind, version, n_paths) in [
         (r#"{"paths":["/a"]}"#, KeyKind::Hash, KeyVersion::V1, 1),
         (r#"{"paths":["/a"],"version":2}"#, KeyKind::Hash, KeyVersion::V2, 1),
+        (r#"{"paths":["/a"],"version":"V1"}"#, KeyKind::Hash, KeyVersion::V1, 1),
+        (r#"{"paths":["/a"],"version":"V2"}"#, KeyKind::Hash, KeyVersion::V2, 1),
         (r#"{"paths":["/a"],"kind":"Range"}"#, KeyKind::Hash, KeyVersion::V1, 1),
         (
             r#"{"paths":["/a","/b"],"kind":"Range"}"#,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use orrery_model::etag::Precondition;
 use orrery_model::json::Value;
-use orrery_model::{ResourceId, Result, offer};
+use orrery_model::offer::Migration;
+use orrery_model::{ResourceId, Result};
 use orrery_partition::decide::precondition_failed;
 
 use super::{Changed, body, not_found};
-use crate::api::{Migration, Outcome, Resource, Selector};
+use crate::api::{Outcome, Resource, Selector};
 use crate::catalogue::{OfferRecord, Record};
 use crate::node::Node;
 
@@ -32,7 +33,7 @@ pub(super) async fn replace(
     target: &Selector,
     body: &Value,
     precondition: &Precondition,
-    migration: Option<Migration>,
+    migration: Migration,
 ) -> Result<Changed> {
     let rid = rid_of(target)?;
     let mut change = node.control.change().await;
@@ -40,11 +41,6 @@ pub(super) async fn replace(
     if !precondition.holds(Some(&current.etag)) {
         return Err(precondition_failed());
     }
-    let migration = match migration {
-        None => offer::Migration::None,
-        Some(Migration::ToAutoscale) => offer::Migration::ToAutoscale,
-        Some(Migration::ToManual) => offer::Migration::ToManual,
-    };
     let throughput = current.throughput.replace(body, migration)?;
     let record = OfferRecord {
         throughput,

@@ -520,7 +520,7 @@ async fn set_default_ttl(world: &World, seconds: u32) -> Result<Reply, Failure> 
         target: named("c"),
         body: json::parse_value(body.as_bytes()).unwrap(),
         precondition: Precondition::None,
-        migration: None,
+        migration: orrery_model::offer::Migration::None,
     };
     world.metadata(ResourceKind::Container, vec![named("db")], verb).await
 }

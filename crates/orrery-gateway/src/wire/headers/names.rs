@@ -37,6 +37,7 @@ names! {
 // Items and batches.
 names! {
     PREFER = "prefer";
+    EXPIRY_SECONDS = "x-ms-documentdb-expiry-seconds";
     IS_UPSERT = "x-ms-documentdb-is-upsert";
     IS_BATCH = "x-ms-cosmos-is-batch-request";
     BATCH_ATOMIC = "x-ms-cosmos-batch-atomic";

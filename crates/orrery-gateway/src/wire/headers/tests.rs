@@ -314,11 +314,11 @@ fn an_offer_cannot_be_migrated_both_ways() {
     refused(&both, |headers| headers.migration());
     assert_eq!(
         with(&both[..1], |headers| headers.migration()).unwrap(),
-        Some(Migration::ToAutoscale)
+        Migration::ToAutoscale
     );
     assert_eq!(
         with(&both[1..], |headers| headers.migration()).unwrap(),
-        Some(Migration::ToManual)
+        Migration::ToManual
     );
 }
 

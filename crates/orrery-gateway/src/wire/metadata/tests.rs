@@ -1,7 +1,7 @@
 use orrery_model::Status;
 use orrery_model::etag::Precondition;
+use orrery_model::offer::Migration;
 use orrery_model::offer::Throughput;
-use orrery_node::api::Migration;
 
 use super::*;
 use crate::wire::tests::{refusal, request};
@@ -74,39 +74,6 @@ fn a_resource_must_be_an_object() {
 }
 
 #[test]
-fn the_version_of_a_partition_key_may_come_by_its_name() {
-    let version = |line: &str, body| match operation(line, &[], body).verb {
-        MetadataVerb::Create { body, .. } | MetadataVerb::Replace { body, .. } => {
-            body.get("partitionKey").and_then(|key| key.get("version")).cloned()
-        }
-        other => panic!("{other:?}"),
-    };
-    for line in ["POST /dbs/d/colls", "PUT /dbs/d/colls/c"] {
-        for (given, meant) in [
-            (
-                r#"{"id":"c","partitionKey":{"paths":["/a"],"version":"V1"}}"#,
-                Some(Value::from(1)),
-            ),
-            (
-                r#"{"id":"c","partitionKey":{"paths":["/a"],"version":"V2"}}"#,
-                Some(Value::from(2)),
-            ),
-            (
-                r#"{"id":"c","partitionKey":{"paths":["/a"],"version":2}}"#,
-                Some(Value::from(2)),
-            ),
-            (
-                r#"{"id":"c","partitionKey":{"paths":["/a"],"version":"V3"}}"#,
-                Some(Value::from("V3")),
-            ),
-            (r#"{"id":"c","partitionKey":{"paths":["/a"]}}"#, None),
-        ] {
-            assert_eq!(version(line, given), meant, "{line} {given}");
-        }
-    }
-}
-
-#[test]
 fn databases_and_containers_cannot_be_upserted() {
     let upsert = [("x-ms-documentdb-is-upsert", "true")];
     assert_eq!(refusal("POST /dbs", &upsert, r#"{"id":"d"}"#).0, Status::BAD_REQUEST);
@@ -130,7 +97,7 @@ fn an_offer_may_be_migrated_by_its_replacement() {
     else {
         panic!("{verb:?}")
     };
-    assert_eq!(migration, Some(Migration::ToAutoscale));
+    assert_eq!(migration, Migration::ToAutoscale);
     assert_eq!(precondition, Precondition::IfMatch("\"t\"".into()));
     assert!(matches!(target, Selector::Rid(_)));
 }
