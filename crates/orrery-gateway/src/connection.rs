@@ -11,9 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
@@ -24,6 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer_body::AnswerBody;
 use crate::guard::{Guard, Patience, Traffic};
 use crate::pipeline::Pipeline;
 use crate::tasks::Tasks;
@@ -143,7 +142,9 @@ where
         idle: settings.idle_timeout,
         write: settings.write_timeout,
     };
-    let io = TokioIo::new(Guard::new(stream, Arc::clone(&served.peer.traffic), patience));
+    let refuser = Arc::clone(&served.pipeline);
+    let guard = Guard::new(stream, Arc::clone(&served.peer.traffic), patience, refuser);
+    let io = TokioIo::new(guard);
     let peer = Arc::clone(&served.peer);
     let conversation = async {
         match served.protocol {
@@ -237,7 +238,7 @@ fn answer(
     pipeline: Arc<Pipeline>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send {
+) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send {
     let in_request = peer.traffic.request();
     async move {
         let response = Box::pin(pipeline.answer(&peer, request)).await;

@@ -75,6 +75,8 @@ pub struct Subject<'a> {
 /// What shall happen to a request.
 #[derive(Debug, Default)]
 pub struct Fault {
+    /// The rule that asks for it.
+    pub rule: u64,
     pub delay: Duration,
     pub after: bool,
     pub effect: Effect,
@@ -155,7 +157,7 @@ impl Faults {
         rules
             .active
             .iter_mut()
-            .find_map(|active| active.apply(subject).then(|| active.rule.fault()))
+            .find_map(|active| active.apply(subject).then(|| active.fault()))
     }
 }
 
@@ -173,6 +175,23 @@ impl ActiveRule {
         let applies = due(self.n_matched) > due(self.n_matched - 1);
         self.n_applied += u64::from(applies);
         applies
+    }
+}
+
+impl ActiveRule {
+    fn fault(&self) -> Fault {
+        let rule = &self.rule;
+        let effect = match rule.status {
+            Some(code) => Effect::Fail(rule.error(code)),
+            None if rule.drop_connection => Effect::DropConnection,
+            None => Effect::None,
+        };
+        Fault {
+            rule: self.id,
+            delay: Duration::from_millis(rule.delay_ms.unwrap_or(0)),
+            after: rule.after,
+            effect,
+        }
     }
 }
 
@@ -219,19 +238,6 @@ impl FaultRule {
             && same_word(&self.method, subject.method)
             && same(&self.database, subject.database)
             && same(&self.container, subject.container)
-    }
-
-    fn fault(&self) -> Fault {
-        let effect = match self.status {
-            Some(code) => Effect::Fail(self.error(code)),
-            None if self.drop_connection => Effect::DropConnection,
-            None => Effect::None,
-        };
-        Fault {
-            delay: Duration::from_millis(self.delay_ms.unwrap_or(0)),
-            after: self.after,
-            effect,
-        }
     }
 
     fn error(&self, code: u16) -> Error {

@@ -3,6 +3,7 @@
 //! The guard sits between the socket (or its TLS layer) and the HTTP protocol. It costs a timer only where one is needed:
 //! an ordinary request, whose head comes in one read, sets none. HTTP's own state is told to it through [`Traffic`].
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -11,8 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+use crate::head_refusal;
 
 /// After a refused body: how much of it is thrown away, and for how long, so that the client gets to read the refusal.
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -66,6 +70,12 @@ pub struct Patience {
 #[derive(Debug)]
 pub struct Guard<S> {
     stream: S,
+    /// Words the refusals that HTTP makes by itself.
+    refuser: Arc<dyn RefuseHead>,
+    /// An answer that takes the place of one HTTP is writing.
+    replacement: Option<Replacement>,
+    /// The last write took only a part of what it was given.
+    is_mid_answer: bool,
     traffic: Arc<Traffic>,
     patience: Patience,
     /// The head that is being read, if one is.
@@ -75,6 +85,18 @@ pub struct Guard<S> {
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
+}
+
+/// Gives an answer to a head that was refused with this status.
+pub trait RefuseHead: Send + Sync + fmt::Debug {
+    fn refuse_head(&self, status: u16) -> Bytes;
+}
+
+#[derive(Debug)]
+struct Replacement {
+    rest: Bytes,
+    /// Bytes of the answer that is replaced.
+    n_replaced: usize,
 }
 
 /// The beginning of a request.
@@ -92,10 +114,13 @@ struct Linger {
 }
 
 impl<S> Guard<S> {
-    pub fn new(stream: S, traffic: Arc<Traffic>, patience: Patience) -> Guard<S> {
+    pub fn new(stream: S, traffic: Arc<Traffic>, patience: Patience, refuser: Arc<dyn RefuseHead>) -> Guard<S> {
         let active_at = Instant::now();
         Guard {
             stream,
+            refuser,
+            replacement: None,
+            is_mid_answer: false,
             traffic,
             patience,
             head: None,
@@ -188,6 +213,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         Poll::Ready(())
     }
 
+    /// Is HTTP writing, or about to write, a refusal of its own? Then nothing of it goes out.
+    fn replaces(&mut self, first: &[u8], n_bytes: usize) -> bool {
+        if self.replacement.is_some() {
+            return true;
+        }
+        // Only between requests, and never in the middle of an answer, whose content might look like the start of one.
+        let may_refuse = self.patience.head.is_some() && self.traffic.is_idle() && !self.is_mid_answer;
+        let Some(status) = head_refusal::status_of(first).filter(|_| may_refuse) else {
+            return false;
+        };
+        self.traffic.refuse_body();
+        self.replacement = Some(Replacement {
+            rest: self.refuser.refuse_head(status),
+            n_replaced: n_bytes,
+        });
+        true
+    }
+
+    fn note_written(&mut self, written: &Poll<io::Result<usize>>, n_bytes: usize) {
+        if let Poll::Ready(Ok(n_written)) = written {
+            self.is_mid_answer = *n_written < n_bytes;
+        }
+    }
+
+    fn poll_write_replacement(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        while let Some(replacement) = self
+            .replacement
+            .as_mut()
+            .filter(|replacement| !replacement.rest.is_empty())
+        {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, &replacement.rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n_written => replacement.rest.advance(n_written),
+            }
+        }
+        let n_replaced = self.replacement.take().map_or(0, |replacement| replacement.n_replaced);
+        Poll::Ready(Ok(n_replaced))
+    }
+
     fn guard_write<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match written {
             Poll::Ready(result) => {
@@ -207,7 +271,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = match self.replaces(bytes, bytes.len()) {
+            true => self.poll_write_replacement(cx),
+            false => Pin::new(&mut self.stream).poll_write(cx, bytes),
+        };
+        self.note_written(&written, bytes.len());
         self.guard_write(cx, written)
     }
 
@@ -216,7 +284,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        let n_bytes = slices.iter().map(|slice| slice.len()).sum();
+        let written = match self.replaces(slices.first().map_or(&[], |first| &**first), n_bytes) {
+            true => self.poll_write_replacement(cx),
+            false => Pin::new(&mut self.stream).poll_write_vectored(cx, slices),
+        };
+        self.note_written(&written, n_bytes);
         self.guard_write(cx, written)
     }
 

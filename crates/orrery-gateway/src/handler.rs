@@ -11,6 +11,8 @@ use std::sync::Arc;
 use orrery_model::Error;
 use orrery_node::account::{Account, AccountKeys, KeyKind};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
+use orrery_node::events::Events;
+use orrery_node::meters::Measure;
 use orrery_node::{Failure, Node, Reply, Request};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -23,6 +25,12 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>>;
 
     fn account(&self) -> &Account;
+
+    /// What happens behind this handler, and where the gateway tells what happens in front of it.
+    fn events(&self) -> &Events;
+
+    /// What there is to watch behind this handler.
+    fn measures(&self) -> Vec<Measure>;
 
     /// The keys in force now; the same allocation as long as they do not change.
     fn keys(&self) -> Arc<AccountKeys>;
@@ -81,6 +89,14 @@ impl Handler for Arc<Node> {
 
     fn account(&self) -> &Account {
         Node::account(self)
+    }
+
+    fn events(&self) -> &Events {
+        Node::events(self)
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        Node::measures(self)
     }
 
     fn keys(&self) -> Arc<AccountKeys> {

@@ -7,6 +7,7 @@
 pub mod account;
 mod activity;
 pub mod admin;
+mod answer_body;
 pub mod auth;
 mod body;
 pub mod connection;
@@ -14,6 +15,7 @@ mod cors;
 pub mod faults;
 mod guard;
 pub mod handler;
+mod head_refusal;
 pub mod metrics;
 mod permissions;
 pub mod pipeline;
@@ -23,6 +25,7 @@ mod tasks;
 pub mod tls;
 pub mod wire;
 
+pub use answer_body::AnswerBody;
 pub use handler::Handler;
 pub use pipeline::{Parts, Pipeline};
 pub use server::{Gateway, bind, bind_loopback};

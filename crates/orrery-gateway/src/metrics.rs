@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use orrery_model::Charge;
+use orrery_node::meters::{LatencyCounts, Measure, Reading};
 
 /// Statuses that are counted one by one; any other shares the last slot.
 const STATUSES: [u16; 24] = [
@@ -170,6 +171,44 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
 }
 
+/// Adds what a node measures.
+pub fn render_measures(text: &mut String, measures: &[Measure]) {
+    for Measure { name, help, reading } in measures {
+        match reading {
+            Reading::Counter(value) => {
+                head(text, name, "counter", help);
+                let _ = writeln!(text, "{name} {value}");
+            }
+            Reading::Gauge(value) => {
+                head(text, name, "gauge", help);
+                let _ = writeln!(text, "{name} {value}");
+            }
+            Reading::Latency(latency) => {
+                head(text, name, "histogram", help);
+                render_histogram(text, name, "", latency);
+            }
+        }
+    }
+}
+
+/// The lines of one histogram. `label` is empty or ends with a comma.
+fn render_histogram(text: &mut String, name: &str, label: &str, latency: &LatencyCounts) {
+    let mut count = 0;
+    for (bound_us, bucket) in latency.bounds_us.iter().zip(&latency.counts) {
+        count += bucket;
+        let bound = *bound_us as f64 / 1e6;
+        let _ = writeln!(text, "{name}_bucket{{{label}le=\"{bound}\"}} {count}");
+    }
+    let count: u64 = latency.counts.iter().sum();
+    let _ = writeln!(text, "{name}_bucket{{{label}le=\"+Inf\"}} {count}");
+    let labels = match label.strip_suffix(',') {
+        Some(label) => format!("{{{label}}}"),
+        None => String::new(),
+    };
+    let sum = latency.sum_us as f64 / 1e6;
+    let _ = writeln!(text, "{name}_sum{labels} {sum}\n{name}_count{labels} {count}");
+}
+
 fn render_requests(text: &mut String, operations: &Operations) {
     head(text, "orrery_requests_total", "counter", "requests answered");
     for (operation, metrics) in operations {
@@ -204,22 +243,16 @@ fn render_latencies(text: &mut String, operations: &Operations) {
     const NAME: &str = "orrery_request_seconds";
     head(text, NAME, "histogram", "time from the head of a request to its answer");
     for (operation, metrics) in operations {
-        let mut count = 0;
-        for (bound_us, bucket) in BUCKETS_US.iter().zip(&metrics.by_latency) {
-            count += bucket.load(Ordering::Relaxed);
-            let bound = *bound_us as f64 / 1e6;
-            let _ = writeln!(
-                text,
-                "{NAME}_bucket{{operation=\"{operation}\",le=\"{bound}\"}} {count}"
-            );
-        }
-        count += metrics.by_latency[BUCKETS_US.len()].load(Ordering::Relaxed);
-        let sum = metrics.latency_us.load(Ordering::Relaxed) as f64 / 1e6;
-        let _ = writeln!(text, "{NAME}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {count}");
-        let _ = writeln!(
-            text,
-            "{NAME}_sum{{operation=\"{operation}\"}} {sum}\n{NAME}_count{{operation=\"{operation}\"}} {count}"
-        );
+        let latency = LatencyCounts {
+            bounds_us: BUCKETS_US.to_vec(),
+            counts: metrics
+                .by_latency
+                .iter()
+                .map(|count| count.load(Ordering::Relaxed))
+                .collect(),
+            sum_us: metrics.latency_us.load(Ordering::Relaxed),
+        };
+        render_histogram(text, NAME, &format!("operation=\"{operation}\","), &latency);
     }
 }
 

@@ -10,9 +10,8 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header, request};
@@ -21,18 +20,23 @@ use hyper::body::{Body as _, Incoming};
 use orrery_model::{Charge, Error, Result, Status, Timestamp};
 use orrery_node::api::Principal;
 use orrery_node::{Clock, SystemClock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::account::Addresses;
 use crate::activity::ActivityIds;
+use crate::admin::EventStream;
+use crate::answer_body::AnswerBody;
 use crate::auth::{Authenticator, Credentials, Signed};
 use crate::connection::Peer;
 use crate::faults::Faults;
+use crate::guard::RefuseHead;
 use crate::handler::Handler;
 use crate::metrics::{Metrics, UNKNOWN_OPERATION};
 use crate::settings::Settings;
 use crate::wire::headers::{Headers, names};
-use crate::{admin, body, cors, wire};
+use crate::{admin, body, cors, head_refusal, wire};
 
 /// What a pipeline is made of.
 #[derive(Debug)]
@@ -70,7 +74,9 @@ pub struct Pipeline {
     activity_ids: ActivityIds,
     metrics: Metrics,
     faults: Faults,
-    stopping: AtomicBool,
+    stopping: CancellationToken,
+    /// Places for those who listen to events.
+    listeners: Arc<Semaphore>,
 }
 
 /// A request whose body has not been read.
@@ -86,6 +92,8 @@ pub(crate) struct Answered {
     pub response: Response<Bytes>,
     pub operation: &'static str,
     pub charge: Charge,
+    /// What follows instead of a body.
+    pub events: Option<EventStream>,
 }
 
 impl Answered {
@@ -94,6 +102,7 @@ impl Answered {
             response,
             operation,
             charge: Charge::ZERO,
+            events: None,
         }
     }
 }
@@ -107,7 +116,8 @@ impl Pipeline {
             activity_ids: ActivityIds::new(),
             metrics: Metrics::default(),
             faults: Faults::default(),
-            stopping: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
+            listeners: Arc::new(Semaphore::new(admin::LISTENERS_MAX)),
         }
     }
 
@@ -129,11 +139,16 @@ impl Pipeline {
 
     /// From now on the server is not ready for new clients.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.cancel();
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// A place to listen to events, unless all are taken.
+    pub(crate) fn listening_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.listeners).try_acquire_owned().ok()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -141,7 +156,7 @@ impl Pipeline {
     }
 
     /// Answers one request, whatever it is.
-    pub async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<AnswerBody> {
         let started = Instant::now();
         let _active = self.metrics.request();
         let (head, body) = request.into_parts();
@@ -173,7 +188,11 @@ impl Pipeline {
         self.metrics
             .record(answered.operation, status, started.elapsed(), answered.charge);
         span.in_scope(|| tracing::debug!(operation = answered.operation, status, "answered"));
-        answered.response.map(Full::new)
+        let Answered { response, events, .. } = answered;
+        response.map(|body| match events {
+            Some(events) => AnswerBody::Events(events),
+            None => AnswerBody::Whole(Full::new(body)),
+        })
     }
 
     async fn dispatch(&self, request: Incomplete<'_>) -> Answered {
@@ -241,6 +260,15 @@ impl Pipeline {
             peer.traffic.refuse_body();
         }
         read
+    }
+}
+
+impl RefuseHead for Pipeline {
+    fn refuse_head(&self, status: u16) -> Bytes {
+        let answered = self.refuse(self.activity_ids.next(), head_refusal::error(status));
+        self.metrics
+            .record(answered.operation, status, Duration::ZERO, Charge::ZERO);
+        head_refusal::bytes(&answered.response)
     }
 }
 

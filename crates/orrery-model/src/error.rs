@@ -74,6 +74,7 @@ impl Status {
             410 => "Gone",
             412 => "PreconditionFailed",
             413 => "RequestEntityTooLarge",
+            414 => "RequestUriTooLong",
             423 => "Locked",
             424 => "FailedDependency",
             429 => "TooManyRequests",

@@ -42,8 +42,17 @@ struct Shard {
     bytes: usize,
     /// Writers between bar and release.
     n_barred: usize,
+    n_hits: u64,
+    n_misses: u64,
     /// LSN of the last change per log; logs are few per shard and forgotten with [`HotCache::clear`].
     changed: HashMap<LogId, Lsn>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    pub n_hits: u64,
+    pub n_misses: u64,
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -63,10 +72,26 @@ impl HotCache {
 
     pub fn get(&self, key: &CacheKey) -> Option<Arc<StoredItem>> {
         self.shard(key, |shard| {
-            let entry = shard.entries.get_mut(key)?;
+            let Some(entry) = shard.entries.get_mut(key) else {
+                shard.n_misses += 1;
+                return None;
+            };
             entry.read_since = true;
+            shard.n_hits += 1;
             Some(Arc::clone(&entry.item))
         })
+    }
+
+    /// What the cache holds and how often it helped.
+    pub fn usage(&self) -> CacheUsage {
+        let mut usage = CacheUsage::default();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            usage.n_hits += shard.n_hits;
+            usage.n_misses += shard.n_misses;
+            usage.bytes += shard.bytes as u64;
+        }
+        usage
     }
 
     /// Offers an item read from a snapshot at `lsn`.

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::catalogue::{Catalogue, Counters, Record};
 use crate::clock::Clock;
+use crate::events::{self, Events, Summary};
 
 #[derive(Debug)]
 pub struct Control {
@@ -23,11 +24,12 @@ pub struct Control {
     catalogue: RwLock<Catalogue>,
     clock: Arc<dyn Clock>,
     writing: Mutex<()>,
+    events: Events,
 }
 
 impl Control {
     /// Opens the system log and reads the catalogue from its view.
-    pub async fn open(store: &dyn Store, epoch: Epoch, clock: Arc<dyn Clock>) -> Result<Control> {
+    pub async fn open(store: &dyn Store, epoch: Epoch, clock: Arc<dyn Clock>, events: Events) -> Result<Control> {
         let log = store
             .open(LogId::SYSTEM, Role::Own { epoch })
             .await
@@ -38,6 +40,7 @@ impl Control {
             catalogue,
             clock,
             writing: Mutex::new(()),
+            events,
         })
     }
 
@@ -187,11 +190,17 @@ impl Change<'_> {
         }];
         log.append(head, staged).await.map_err(failed)?;
         let mut catalogue = self.control.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        let before = Summary::of(&self.records, &catalogue);
         for operation in &transaction.operations {
             if let Operation::Record { key, value } = operation {
                 catalogue.apply(key, value.as_deref())?;
             }
         }
+        let happenings = events::of_change(&self.records, &before, &catalogue);
+        drop(catalogue);
+        happenings
+            .into_iter()
+            .for_each(|happening| self.control.events.tell(happening));
         Ok(transaction.lsn)
     }
 }

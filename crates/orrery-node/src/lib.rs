@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`node`] is the front door; [`catalogue`] and [`control`] say what exists; [`items`], [`batch`], [`feed`]
 //! and [`metadata`] execute operations; [`partition`] and [`writer`] are one physical partition; [`reshard`] splits and
-//! merges them; [`snapshots`] saves and restores the whole account; [`scripts`] runs user-defined functions.
+//! merges them; [`snapshots`] saves and restores the whole account; [`scripts`] runs user-defined functions; [`events`] and
+//! [`meters`] tell what goes on.
 
 pub mod account;
 pub mod admin;
@@ -15,9 +16,11 @@ mod catalogue;
 pub mod clock;
 mod continuation;
 mod control;
+pub mod events;
 mod feed;
 mod items;
 mod metadata;
+pub mod meters;
 pub mod node;
 mod partition;
 mod purge;

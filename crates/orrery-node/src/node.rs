@@ -20,6 +20,8 @@ use crate::cache::HotCache;
 use crate::catalogue::{ContainerEntry, RangeEntry, Record};
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::events::Events;
+use crate::meters::Meters;
 use crate::partition::Partition;
 use crate::query::{self, ItemQuery};
 use crate::tasks::Tasks;
@@ -52,6 +54,8 @@ pub struct Node {
     pub(crate) control: Control,
     pub(crate) tasks: Tasks,
     pub(crate) cache: Arc<HotCache>,
+    pub(crate) meters: Meters,
+    events: Events,
     keys: RwLock<Arc<AccountKeys>>,
     partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
 }
@@ -65,7 +69,8 @@ impl Node {
             .iter()
             .find(|info| info.log == LogId::SYSTEM)
             .map_or(Epoch(1), |info| info.owner);
-        let control = Control::open(&*store, epoch, Arc::clone(&clock)).await?;
+        let events = Events::new(Arc::clone(&clock));
+        let control = Control::open(&*store, epoch, Arc::clone(&clock), events.clone()).await?;
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {
             cache: Arc::new(HotCache::new(settings.cache_bytes)),
@@ -74,6 +79,8 @@ impl Node {
             clock,
             control,
             tasks: Tasks::default(),
+            meters: Meters::default(),
+            events,
             keys: RwLock::new(Arc::new(keys)),
             partitions: RwLock::default(),
         });
@@ -87,6 +94,16 @@ impl Node {
 
     /// Executes one operation. A dropped future never cancels a change that has begun.
     pub async fn execute(self: &Arc<Node>, request: Request) -> Result<Reply, Failure> {
+        let executed = self.dispatch(request).await;
+        if let Err(failure) = &executed
+            && failure.error.status() == Status::THROTTLED
+        {
+            self.meters.throttled.add(1);
+        }
+        executed
+    }
+
+    async fn dispatch(self: &Arc<Node>, request: Request) -> Result<Reply, Failure> {
         let Request {
             principal,
             options,
@@ -116,6 +133,7 @@ impl Node {
                 page,
                 cross_partition,
             } => {
+                self.meters.queries.add(1);
                 let request = ItemQuery {
                     container,
                     target,
@@ -174,6 +192,11 @@ impl Node {
             Ok(fresh)
         })
         .await
+    }
+
+    /// What happens here, for those who want to know.
+    pub fn events(&self) -> &Events {
+        &self.events
     }
 
     pub fn health(&self) -> Health {

@@ -21,6 +21,7 @@ use orrery_partition::stored::StoredItem;
 
 use crate::catalogue::ContainerEntry;
 use crate::node::Node;
+use crate::partition::Partition;
 
 /// Items removed per partition and round.
 const ROUND_ITEMS_MAX: usize = 200;
@@ -104,10 +105,8 @@ pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) {
             match listed {
                 Ok((candidates, reached)) => {
                     resume.insert(range.log, reached);
-                    if !candidates.is_empty()
-                        && let Err(error) = partition.command(Command::Purge { candidates }).await
-                    {
-                        tracing::debug!(%error, "purging failed; it is tried again");
+                    if !candidates.is_empty() {
+                        remove(node, &partition, candidates).await;
                     }
                 }
                 Err(error) => tracing::warn!(%error, "expired items cannot be listed"),
@@ -140,6 +139,14 @@ pub async fn forget_versions(node: &Arc<Node>, forgotten: &mut HashMap<LogId, u6
                 Err(error) => tracing::warn!(%error, "kept versions cannot be listed"),
             }
         }
+    }
+}
+
+async fn remove(node: &Node, partition: &Partition, candidates: Vec<(Epk, u64)>) {
+    let n_candidates = candidates.len() as u64;
+    match partition.command(Command::Purge { candidates }).await {
+        Ok(_) => node.meters.purged.add(n_candidates),
+        Err(error) => tracing::debug!(%error, "purging failed; it is tried again"),
     }
 }
 

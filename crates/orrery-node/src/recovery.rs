@@ -1,10 +1,12 @@
-//! A store that failed to sync is read-only until it has been reopened and verified. This does it, without a restart.
+//! A store that failed to sync is read-only until it has been reopened and verified. This does it, without a restart, and
+//! tells when the store's health changes.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use orrery_partition::storage::Health;
 
+use crate::events;
 use crate::node::Node;
 
 /// How often the store's health is looked at, and how long between attempts to reopen.
@@ -17,6 +19,7 @@ pub async fn run(node: Weak<Node>) {
     };
     tokio::pin!(stopped);
     let mut pause = INTERVAL;
+    let mut known = Health::Writable;
     loop {
         tokio::select! {
             // Both are safe to drop: neither has begun anything.
@@ -24,7 +27,14 @@ pub async fn run(node: Weak<Node>) {
             () = tokio::time::sleep(pause) => {}
         }
         let Some(node) = node.upgrade() else { return };
-        let Health::ReadOnly(reason) = node.store.health() else {
+        let health = node.store.health();
+        if health != known
+            && let Some(happening) = events::of_health(&health)
+        {
+            node.events().tell(happening);
+            known = health.clone();
+        }
+        let Health::ReadOnly(reason) = health else {
             pause = INTERVAL;
             continue;
         };

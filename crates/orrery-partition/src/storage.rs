@@ -116,6 +116,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Bytes on disk (or in memory) used by all logs and views.
     fn size_bytes(&self) -> u64;
 
+    /// What the store has done since it was opened, as far as it counts.
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+
     /// Finishes what is under way and makes a later open quick. Further appends are `Unavailable`.
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 }
@@ -128,6 +133,33 @@ pub enum Health {
     /// A sync failed: read-only until [`Store::reopen`] succeeds.
     ReadOnly(String),
     Closed,
+}
+
+/// What a store counts about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreStats {
+    /// Groups of records that were made durable together.
+    pub n_groups: u64,
+    pub n_records: u64,
+    pub group_bytes: u64,
+    /// Time to write and sync one group.
+    pub sync: LatencyCounts,
+    pub log_bytes: u64,
+    pub view_bytes: u64,
+    /// View entries that are in memory only, because the log holds them.
+    pub unflushed_bytes: u64,
+    pub n_flushes: u64,
+    pub n_merges: u64,
+}
+
+/// A histogram of durations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LatencyCounts {
+    /// Upper bounds in microseconds, ascending.
+    pub bounds_us: Vec<u64>,
+    /// How many took at most each bound but longer than the one before; one more for those above the last.
+    pub counts: Vec<u64>,
+    pub sum_us: u64,
 }
 
 /// A view being installed.

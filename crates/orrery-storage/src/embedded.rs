@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use orrery_model::LogId;
-use orrery_partition::storage::{BoxFuture, Health, Log, LogInfo, Project, Result, Role, Seed, StorageError, Store};
+use orrery_partition::storage::{
+    BoxFuture, Health, Log, LogInfo, Project, Result, Role, Seed, StorageError, Store, StoreStats,
+};
 
 use catalog::{Catalog, LogState};
 use committer::{Committer, PendingGroup};
@@ -22,9 +24,11 @@ use record::ViewId;
 use replay::Replay;
 use seed::EmbeddedSeed;
 use segments::{Readers, Segments, Trust};
+use stats::Stats;
 use view::ViewStore;
 
 mod settings;
+mod stats;
 
 mod committer;
 mod effect;
@@ -72,6 +76,7 @@ struct Shared {
     settings: EmbeddedSettings,
     condition: Mutex<Condition>,
     log_bytes: AtomicU64,
+    stats: Stats,
 }
 
 #[derive(Debug)]
@@ -120,6 +125,7 @@ impl EmbeddedStore {
             settings,
             condition: Mutex::new(Condition::Writable),
             log_bytes: AtomicU64::new(segments.size_bytes()),
+            stats: Stats::default(),
         });
         let next_view = shared.sweep_leftovers(view_max)?;
         let committer = Committer {
@@ -304,6 +310,18 @@ impl Store for EmbeddedStore {
 
     fn size_bytes(&self) -> u64 {
         self.shared.view.size_bytes() + self.shared.log_bytes.load(Ordering::Relaxed)
+    }
+
+    fn stats(&self) -> StoreStats {
+        let shared = &self.shared;
+        StoreStats {
+            log_bytes: shared.log_bytes.load(Ordering::Relaxed),
+            view_bytes: shared.view.disk_bytes(),
+            unflushed_bytes: shared.view.unsealed_bytes(),
+            n_flushes: shared.keeper.n_flushes(),
+            n_merges: shared.keeper.n_merges(),
+            ..shared.stats.read()
+        }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

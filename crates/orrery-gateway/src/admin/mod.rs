@@ -3,8 +3,12 @@
 //! Health and the certificate need no key. Metrics need one unless the client is on this machine. Everything under
 //! `/_orrery/v1/` is signed like any other request, with an empty resource type and the path as its link.
 
+mod events;
 mod forms;
 mod v1;
+
+pub use events::EventStream;
+pub(crate) use events::LISTENERS_MAX;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -12,6 +16,7 @@ use orrery_model::{Error, Result, Status};
 use orrery_node::api::Principal;
 use serde_json::{Value, json};
 
+use crate::metrics;
 use crate::pipeline::{Answered, Incomplete, Pipeline, leave_unread};
 
 /// Name under which these requests are counted.
@@ -43,16 +48,15 @@ fn open(pipeline: &Pipeline, request: &Incomplete<'_>, path: &str) -> Result<Ans
     }
     let response = match path {
         "/healthz" => respond(StatusCode::OK, &json!({"status": "ok"})),
-        "/readyz" if pipeline.is_stopping() => respond(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "stopping"})),
+        "/readyz" if pipeline.stopping().is_cancelled() => {
+            respond(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "stopping"}))
+        }
         "/readyz" => respond(StatusCode::OK, &json!({"status": "ready"})),
         "/metrics" => {
             if !request.peer.address.ip().to_canonical().is_loopback() {
                 authorize(pipeline, request, "metrics")?;
             }
-            text(
-                "text/plain; version=0.0.4; charset=utf-8",
-                pipeline.metrics().render().into(),
-            )
+            text("text/plain; version=0.0.4; charset=utf-8", metrics(pipeline).into())
         }
         "/_orrery/ca.pem" => match &pipeline.parts().ca_pem {
             Some(pem) => text("application/x-pem-file", pem.clone()),
@@ -66,6 +70,13 @@ fn open(pipeline: &Pipeline, request: &Incomplete<'_>, path: &str) -> Result<Ans
         _ => return Err(unknown_path()),
     };
     Ok(Answered::new(OPERATION, response))
+}
+
+/// Everything that is counted, here and behind the handler.
+fn metrics(pipeline: &Pipeline) -> String {
+    let mut text = pipeline.metrics().render();
+    metrics::render_measures(&mut text, &pipeline.parts().handler.measures());
+    text
 }
 
 /// Administration is for holders of an account key; those with a read-only key may look.

@@ -1,4 +1,4 @@
-//! `/_orrery/v1/…`: partitions, snapshots, faults, keys and the clock.
+//! `/_orrery/v1/…`: partitions, snapshots, faults, keys, events and the clock.
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::forms::{self, ClockForm, MergeForm, SnapshotForm, SplitForm};
-use super::{OPERATION, authorize, respond, unknown_path};
+use super::{EventStream, OPERATION, authorize, respond, text, unknown_path};
+use crate::connection::Peer;
 use crate::faults::FaultRule;
 use crate::handler::Command;
 use crate::pipeline::{Answered, Incomplete, Pipeline, leave_unread};
@@ -28,12 +29,31 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &
     let link = format!("_orrery/v1/{}", rest.trim_matches('/'));
     authorize(pipeline, &request, &link).inspect_err(|_| leave_unread(request.peer, &request.body))?;
     let body = pipeline.read_body(request.peer, request.body).await?;
+    if (&request.head.method, rest.trim_matches('/')) == (&Method::GET, "events") {
+        return events(pipeline, request.peer);
+    }
     let query = request.head.uri.query().map(str::to_owned);
     let segments: Vec<&str> = rest.split('/').filter(|segment| !segment.is_empty()).collect();
     let (status, body) = Call { pipeline, query, body }
         .dispatch(&request.head.method, &segments)
         .await?;
     Ok(Answered::new(OPERATION, respond(status, &body)))
+}
+
+/// Begins to tell what happens.
+fn events(pipeline: &Pipeline, peer: &Peer) -> Result<Answered> {
+    let place = pipeline.listening_place().ok_or_else(|| {
+        Error::new(
+            Status::UNAVAILABLE,
+            "There are as many listeners to events as there may be.",
+        )
+    })?;
+    let listener = pipeline.parts().handler.events().listen();
+    let stream = EventStream::new(listener, pipeline.stopping().clone(), peer.traffic.request(), place);
+    Ok(Answered {
+        events: Some(stream),
+        ..Answered::new(OPERATION, text("text/event-stream", Bytes::new()))
+    })
 }
 
 impl Call<'_> {

@@ -3,6 +3,7 @@
 use http::{HeaderValue, Method, request};
 use orrery_model::Result;
 use orrery_node::api::{Principal, ResourceKind, Selector};
+use orrery_node::events::Happening;
 use orrery_node::{Failure, Reply, Request};
 
 use super::{Answered, Incomplete, Pipeline, leave_unread};
@@ -99,9 +100,8 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
         .map_or_else(|failure| failure.facts.charge, |reply| reply.facts.charge);
     let response = wire::encode(&RequestMeta { activity_id, form }, answer);
     Ok(Answered {
-        response,
-        operation: name,
         charge,
+        ..Answered::new(name, response)
     })
 }
 
@@ -163,12 +163,17 @@ impl Names {
 
     fn fault(&self, pipeline: &Pipeline, method: &Method, operation: &str) -> Option<Fault> {
         let (database, container) = (self.database.as_deref(), self.container.as_deref());
-        pipeline.faults().meet(Subject {
+        let fault = pipeline.faults().meet(Subject {
             operation,
             method: method.as_str(),
             database,
             container,
-        })
+        })?;
+        pipeline.parts().handler.events().tell(Happening::FaultApplied {
+            rule: fault.rule,
+            operation: operation.to_owned(),
+        });
+        Some(fault)
     }
 }
 

@@ -171,6 +171,18 @@ pub async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer 
         .await
 }
 
+/// An answer whose body is read as it comes.
+pub async fn open(address: SocketAddr, request: Request<Full<Bytes>>) -> Response<hyper::body::Incoming> {
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let response = sender.send_request(request);
+    tokio::time::timeout(PATIENCE, response)
+        .await
+        .expect("an answer in time")
+        .expect("an answer")
+}
+
 /// The head of a signed HTTP/1.1 request as text, without the blank line that ends it.
 pub fn raw_head(request: &Request<Full<Bytes>>) -> String {
     let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri());

@@ -227,11 +227,27 @@ async fn a_head_that_is_too_large_is_refused_with_431() {
         ..Settings::default()
     });
     let head = format!("{}x-long: {}\r\n\r\n", raw_head(&read_item()), "x".repeat(20_000));
-    assert!(
-        send_raw(server.address, head.as_bytes())
-            .await
-            .starts_with("HTTP/1.1 431")
-    );
+    let text = send_raw(server.address, head.as_bytes()).await;
+    assert!(text.starts_with("HTTP/1.1 431"), "{text}");
+    assert_refused(&text, "RequestHeaderFieldsTooLarge");
+}
+
+/// The last answer is an error in the shape of the API, with a length and an activity id.
+fn assert_refused(text: &str, code: &str) {
+    let answer = &text[text.rfind("HTTP/1.1 ").expect("an answer")..];
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
+    let body_json: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{text}"));
+    assert_eq!(body_json["code"], code, "{text}");
+    for header in [
+        format!("content-length: {}", body.len()),
+        "content-type: application/json".to_owned(),
+        "x-ms-activity-id: ".to_owned(),
+    ] {
+        assert!(
+            head.to_ascii_lowercase().contains(&header),
+            "{header} missing in {text}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -262,6 +278,7 @@ async fn bytes_beyond_the_announced_length_are_not_part_of_the_body() {
     let text = send_raw(server.address, request.as_bytes()).await;
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(text.contains("HTTP/1.1 400"), "the rest is no request: {text}");
+    assert_refused(&text, "BadRequest");
 }
 
 #[tokio::test]
@@ -271,9 +288,11 @@ async fn what_is_not_http_is_refused() {
         b"\0\0\0\0\r\n\r\n".as_slice(),
         b"HELLO\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
     ] {
         let text = send_raw(server.address, bytes).await;
-        assert!(text.is_empty() || text.starts_with("HTTP/1.1 400"), "{text}");
+        assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+        assert_refused(&text, "BadRequest");
     }
 }
 

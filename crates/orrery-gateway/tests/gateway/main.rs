@@ -1,7 +1,7 @@
 //! The gateway over real loopback sockets, mostly with a scripted handler behind it.
 //!
 //! `transport`: protocols and TLS on one port. `limits`: clients that send too much, too slowly or nonsense. `auth`: who
-//! sends a request. `admin`: everything beside the Cosmos API. `node`: with a real node instead of a script. `shutdown`: how it ends.
+//! sends a request. `admin`: everything beside the Cosmos API, `events` apart. `node`: with a real node instead of a script. `shutdown`: how it ends.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
 mod admin;
 mod auth;
 mod client;
+mod events;
 mod limits;
 mod node;
 mod server;

@@ -14,6 +14,8 @@ use orrery_gateway::{Gateway, Parts, Pipeline, Settings, bind};
 use orrery_model::{Charge, Error, Status};
 use orrery_node::account::{Account, AccountKeys, Secret};
 use orrery_node::api::{Consistency, Facts, Failure, Outcome, Reply, Request, Resource};
+use orrery_node::events::Events;
+use orrery_node::meters::Measure;
 use orrery_node::{Node, NodeSettings, SystemClock};
 use orrery_storage::MemoryStore;
 use tokio::sync::oneshot;
@@ -28,6 +30,7 @@ type Execute = dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + S
 pub struct Script {
     account: Account,
     keys: Arc<AccountKeys>,
+    events: Events,
     execute: Box<Execute>,
     pub commands: Mutex<Vec<Command>>,
 }
@@ -54,6 +57,7 @@ impl Script {
         Script {
             account: account(),
             keys: Arc::new(keys),
+            events: Events::new(Arc::new(SystemClock::default())),
             execute: Box::new(move |request| Box::pin(execute(request))),
             commands: Mutex::default(),
         }
@@ -113,6 +117,14 @@ impl Handler for Script {
 
     fn account(&self) -> &Account {
         &self.account
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        Vec::new()
     }
 
     fn keys(&self) -> Arc<AccountKeys> {

@@ -222,6 +222,10 @@ impl Catalogue {
         all
     }
 
+    pub fn resource(&self, rid: &ResourceId) -> Option<&Arc<ResourceRecord>> {
+        self.resources.get(rid)
+    }
+
     pub fn containers(&self) -> impl Iterator<Item = &Arc<ContainerEntry>> {
         self.containers.values()
     }

@@ -31,7 +31,15 @@ pub async fn run(
         let record = begin(&worker, &container, parents, divide).await?;
         let children = record.children.iter().map(|(child, ..)| *child).collect();
         match carry_out(&worker, &container, &record).await {
-            Ok(()) => Ok(children),
+            Ok(()) => {
+                let meters = &worker.meters;
+                let meter = match divide {
+                    Divide::InTwo => &meters.splits,
+                    Divide::IntoOne => &meters.merges,
+                };
+                meter.add(1);
+                Ok(children)
+            }
             Err(error) => {
                 tracing::warn!(%error, "a split or merge did not finish");
                 settle(&worker, &container, &record).await;

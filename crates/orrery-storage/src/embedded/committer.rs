@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use orrery_model::{LogId, Position};
@@ -330,8 +331,13 @@ impl Committer {
     pub(super) fn commit(&mut self) {
         let group = std::mem::take(&mut self.group);
         let Some(mut writer) = group.writer else { return };
+        let begun = Instant::now();
         let error = match self.segments.write(&mut writer) {
-            Ok(written) => return self.show(group.writes, group.effects, written, writer.size_bytes()),
+            Ok(written) => {
+                let (n_records, bytes) = (group.effects.len(), writer.size_bytes());
+                self.shared.stats.group(n_records, bytes, begun.elapsed());
+                return self.show(group.writes, group.effects, written, bytes);
+            }
             Err(WriteError::Full) => StorageError::Full,
             Err(WriteError::Refused(why)) => {
                 self.shared.set_read_only(why.clone());

@@ -3,6 +3,7 @@
 //! A failed flush loses nothing, because what it held is still in memory and in the log: it is kept as a failure until a
 //! later attempt succeeds.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -53,6 +54,8 @@ struct Shared {
     work: Mutex<Work>,
     changed: Condvar,
     flushed: watch::Sender<Flushed>,
+    n_flushes: AtomicU64,
+    n_merges: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +93,8 @@ impl Keeper {
                 sequence: flushed,
                 ..Flushed::default()
             }),
+            n_flushes: AtomicU64::new(0),
+            n_merges: AtomicU64::new(0),
         });
         let threads = [
             spawn("orrery-flush", &shared, move |shared| {
@@ -128,6 +133,14 @@ impl Keeper {
 
     pub(super) fn flushed(&self) -> Flushed {
         self.shared.flushed.borrow().clone()
+    }
+
+    pub(super) fn n_flushes(&self) -> u64 {
+        self.shared.n_flushes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn n_merges(&self) -> u64 {
+        self.shared.n_merges.load(Ordering::Relaxed)
     }
 
     /// Changes of what is flushed, to wait for a ticket.
@@ -268,6 +281,7 @@ impl Shared {
                         sequence,
                         failure: None,
                     });
+                    self.n_flushes.fetch_add(1, Ordering::Relaxed);
                     self.lock().compact = true;
                     on_flushed();
                 }
@@ -297,7 +311,10 @@ impl Shared {
             }
             if compact {
                 match self.view.merge() {
-                    Ok(more) => self.lock().compact |= more,
+                    Ok(more) => {
+                        self.n_merges.fetch_add(u64::from(more), Ordering::Relaxed);
+                        self.lock().compact |= more;
+                    }
                     Err(error) => tracing::warn!(%error, "cannot merge tables"),
                 }
             }

@@ -265,7 +265,11 @@ impl ViewStore {
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
-        self.tree.disk_space() + self.unsealed_bytes()
+        self.disk_bytes() + self.unsealed_bytes()
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.tree.disk_space()
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
