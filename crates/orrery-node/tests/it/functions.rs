@@ -83,7 +83,7 @@ async fn the_next_query_sees_a_replaced_function() {
         target: named("f"),
         body: json::parse_value(br#"{"id":"f","body":"function (n) { return -n; }"}"#).unwrap(),
         precondition: Precondition::None,
-        migration: None,
+        migration: orrery_model::offer::Migration::None,
     };
     let path = PATH.map(named).to_vec();
     world
