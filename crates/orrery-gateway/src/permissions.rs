@@ -62,7 +62,11 @@ impl TokenIssue {
                     *entry = self.with_token(pipeline, entry).await;
                 }
             }
-            Outcome::Deleted | Outcome::NotModified { .. } | Outcome::Batch(_) | Outcome::Plan(_) => {}
+            Outcome::Deleted
+            | Outcome::NotModified { .. }
+            | Outcome::Changes(_)
+            | Outcome::Batch(_)
+            | Outcome::Plan(_) => {}
         }
     }
 

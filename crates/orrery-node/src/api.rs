@@ -7,6 +7,7 @@ use orrery_model::json::{Parsed, Value};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::patch::Patch;
 use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken};
+pub use orrery_partition::history::ChangeKind;
 
 /// A request whose sender is known.
 #[derive(Clone, Debug)]
@@ -100,12 +101,7 @@ pub enum Operation {
         partition_key: Option<PartitionKey>,
     },
     /// A page of changes.
-    ChangeFeed {
-        container: ContainerRef,
-        target: FeedTarget,
-        start: FeedStart,
-        page: Page,
-    },
+    ChangeFeed(ChangeFeedRead),
     /// Removes every item of one logical partition.
     DeletePartitionKey {
         container: ContainerRef,
@@ -251,6 +247,36 @@ pub struct QueryText {
     pub resume_filter: Option<Value>,
 }
 
+/// What a reader of changes wants.
+#[derive(Clone, Debug)]
+pub struct ChangeFeedRead {
+    pub container: ContainerRef,
+    pub target: FeedTarget,
+    pub mode: FeedMode,
+    pub start: FeedStart,
+    /// Besides a start after a tag: leave out what is not newer than this, in seconds since 1970. Partitions that were merged
+    /// bring changes together whose times are not in their order.
+    pub newer_than: Option<u64>,
+    pub n_items_max: Option<usize>,
+    /// A condition over the change as clients see it: `current`, `previous` and `metadata`.
+    pub filter: Option<String>,
+    /// How long to wait for a change when there is none.
+    pub wait_ms: u64,
+    /// All versions may also be read from the oldest that is kept, and from a time.
+    pub from_history: bool,
+    /// Answer a tag that outlives splits and merges, also when a plain position would do.
+    pub lasting_tag: bool,
+}
+
+/// The two kinds of change feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedMode {
+    /// Every item that exists, once, where its latest change was.
+    LatestVersions,
+    /// Every change, deletes among them, for as long as the container keeps them.
+    AllVersions,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedStart {
     Beginning,
@@ -281,6 +307,7 @@ pub enum Outcome {
         etag: String,
     },
     Feed(Feed),
+    Changes(Changes),
     Batch(Vec<StepResult>),
     /// A query plan, as JSON.
     Plan(Value),
@@ -304,6 +331,40 @@ pub struct Feed {
     pub continuation: Option<String>,
     /// Feeds that are polled: where to go on, with quotes.
     pub etag: Option<String>,
+}
+
+/// A page of changes, whole transactions of them.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    pub container: ResourceId,
+    pub changes: Vec<Change>,
+    /// Where to go on, with quotes.
+    pub etag: String,
+}
+
+/// One change of one item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub lsn: Lsn,
+    /// Seconds since 1970.
+    pub at: u64,
+    /// The item now; empty after a delete.
+    pub current: Bytes,
+    /// What is known when all versions are read.
+    pub version: Option<ChangeVersion>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeVersion {
+    pub kind: ChangeKind,
+    /// Deleted because its time to live ran out.
+    pub expired: bool,
+    /// The item before; empty before a create.
+    pub previous: Bytes,
+    /// LSN of the version before; zero if there is none.
+    pub previous_lsn: Lsn,
+    /// Of a delete: the item's id, and its partition key by path.
+    pub deleted: Option<(String, Value)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,6 +394,8 @@ pub struct Facts {
     pub container: Option<ContainerFacts>,
     /// Present once a physical partition was reached.
     pub partition: Option<PartitionFacts>,
+    /// Change feeds: where the partition's log stands.
+    pub head: Option<HeadFacts>,
     /// Container reads: percent of the index that follows the current policy.
     pub index_progress: Option<u8>,
     /// Container reads: items and kilobytes held.
@@ -362,6 +425,13 @@ pub struct PartitionFacts {
     pub item_lsn: Option<Lsn>,
     /// One pair: this partition.
     pub session: SessionToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadFacts {
+    pub lsn: Lsn,
+    /// Of the last transaction, in milliseconds since 1970.
+    pub at_ms: u64,
 }
 
 /// A failed request: the error, and what was known when it failed.

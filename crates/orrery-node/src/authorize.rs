@@ -34,7 +34,7 @@ pub fn is_write(operation: &Operation) -> bool {
         | Operation::ReadFeed { .. }
         | Operation::Query { .. }
         | Operation::QueryPlan { .. }
-        | Operation::ChangeFeed { .. } => false,
+        | Operation::ChangeFeed(_) => false,
     }
 }
 

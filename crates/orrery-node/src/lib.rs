@@ -13,6 +13,7 @@ mod authorize;
 mod batch;
 mod cache;
 mod catalogue;
+mod change_feed;
 pub mod clock;
 mod continuation;
 mod control;

@@ -11,7 +11,7 @@ use orrery_partition::decide::unreadable;
 use orrery_partition::project::Projector;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Health, Log, Project as _, Role, Staged, Store};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::account::{Account, AccountKeys, KeyKind, Secret};
@@ -27,7 +27,7 @@ use crate::query::{self, ItemQuery};
 use crate::tasks::Tasks;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
-use crate::{authorize, batch, feed, items, metadata, purge, ranges, recovery, reshard};
+use crate::{authorize, batch, change_feed, feed, items, metadata, purge, ranges, recovery, reshard};
 
 /// What a node is told when it starts. Plain values; parts with behaviour are arguments of [`Node::start`].
 #[derive(Clone, Debug)]
@@ -56,6 +56,8 @@ pub struct Node {
     pub(crate) cache: Arc<HotCache>,
     pub(crate) meters: Meters,
     events: Events,
+    /// Readers of change feeds that may wait at a time.
+    pub(crate) feed_waiters: Semaphore,
     keys: RwLock<Arc<AccountKeys>>,
     partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
 }
@@ -81,6 +83,7 @@ impl Node {
             tasks: Tasks::default(),
             meters: Meters::default(),
             events,
+            feed_waiters: Semaphore::new(change_feed::WAITERS_MAX),
             keys: RwLock::new(Arc::new(keys)),
             partitions: RwLock::default(),
         });
@@ -157,9 +160,7 @@ impl Node {
                 &features,
                 partition_key.as_ref(),
             ),
-            Operation::ChangeFeed { .. } => {
-                Err(Error::new(Status::NOT_IMPLEMENTED, "The change feed is not implemented.").into())
-            }
+            Operation::ChangeFeed(read) => change_feed::read(self, &principal, &options, read).await,
         }
     }
 

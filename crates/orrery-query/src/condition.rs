@@ -8,7 +8,7 @@ use crate::error::{QueryError, Result};
 use crate::parameters::Parameters;
 use crate::parse::ast::{Expr, ExprKind, SelectList, Statement};
 use crate::parse::{self, Span};
-use crate::plan::plan;
+use crate::plan::{Plan, plan};
 use crate::run::{self, Context};
 
 /// A well-formed condition.
@@ -46,7 +46,25 @@ pub fn parse_condition(text: &str) -> Result<Condition> {
 impl Condition {
     /// Whether the condition is true for `item`.
     pub fn holds(&self, item: &Value, parameters: &Parameters) -> Result<bool, QueryError> {
+        self.prepare(parameters)?.holds(item)
+    }
+
+    /// The condition made ready for many items.
+    pub fn prepare(&self, parameters: &Parameters) -> Result<PreparedCondition> {
         let plan = plan(&self.query, &Definition::plain(), parameters)?;
-        run::holds(&plan, item, &Context::default())
+        Ok(PreparedCondition { plan })
+    }
+}
+
+/// A condition that has been planned.
+#[derive(Debug)]
+pub struct PreparedCondition {
+    plan: Plan,
+}
+
+impl PreparedCondition {
+    /// Whether the condition is true for `item`.
+    pub fn holds(&self, item: &Value) -> Result<bool> {
+        run::holds(&self.plan, item, &Context::default())
     }
 }

@@ -26,7 +26,7 @@ pub mod plan;
 pub mod run;
 mod values;
 
-pub use condition::{Condition, parse_condition};
+pub use condition::{Condition, PreparedCondition, parse_condition};
 pub use definition::Definition;
 pub use error::{Code, Problem, QueryError, Result};
 pub use parameters::Parameters;

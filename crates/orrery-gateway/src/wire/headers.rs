@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use orrery_model::etag::Precondition;
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Epk, Error, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
-use orrery_node::api::{Consistency, FeedStart, FeedTarget, Options, Page};
+use orrery_node::api::{Consistency, FeedMode, FeedStart, FeedTarget, Options, Page};
 
 pub mod names;
 
@@ -182,10 +182,38 @@ impl<'a> Headers<'a> {
             Some(tag) => return Ok(FeedStart::After(tag.to_owned())),
             None => {}
         }
-        let time = self.parsed(&name::IF_MODIFIED_SINCE, |text| {
-            httpdate::parse_http_date(text).ok().and_then(seconds)
-        })?;
-        Ok(time.map_or(FeedStart::Beginning, FeedStart::Time))
+        Ok(self.modified_since()?.map_or(FeedStart::Beginning, FeedStart::Time))
+    }
+
+    /// The time that a client asks for beside a tag, if it understands that both apply: times and positions are in different
+    /// orders where partitions were merged.
+    pub fn feed_newer_than(&self) -> Result<Option<u64>> {
+        const START_TIME_AFTER_MERGE: u32 = 2;
+        let capabilities = self
+            .text(&name::SDK_CAPABILITIES)?
+            .and_then(|text| text.parse::<u32>().ok());
+        let both = capabilities.is_some_and(|bits| bits & START_TIME_AFTER_MERGE != 0);
+        if both { self.modified_since() } else { Ok(None) }
+    }
+
+    /// How long a reader of changes is willing to wait, in milliseconds.
+    pub fn feed_wait_ms(&self) -> Result<u64> {
+        Ok(self
+            .parsed(&name::FEED_WAIT_MS, |text| text.parse::<u32>().ok())?
+            .unwrap_or(0)
+            .into())
+    }
+
+    /// Seconds since 1970. The first moment there is stands for the beginning of time.
+    fn modified_since(&self) -> Result<Option<u64>> {
+        let Some(text) = self.text(&name::IF_MODIFIED_SINCE)? else {
+            return Ok(None);
+        };
+        if is_before_1970(text) {
+            return Ok(None);
+        }
+        let time = httpdate::parse_http_date(text).ok().and_then(seconds);
+        time.map(Some).ok_or_else(|| invalid(&name::IF_MODIFIED_SINCE, text))
     }
 
     /// Has the client no use for the content of what it writes?
@@ -249,13 +277,6 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// The two kinds of change feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FeedMode {
-    LatestVersions,
-    AllVersions,
-}
-
 fn consistency_level(text: &str) -> Option<Consistency> {
     const LEVELS: [(&str, Consistency); 5] = [
         ("Eventual", Consistency::Eventual),
@@ -281,6 +302,13 @@ fn read_strategy(text: &str, account: Consistency) -> Option<Option<Consistency>
         "globalstrong" => Some(Some(Consistency::Strong)),
         _ => None,
     }
+}
+
+/// Clients write the least date they have for "the beginning", in a year that a date of HTTP need not reach back to.
+fn is_before_1970(text: &str) -> bool {
+    let mut words = text.split_ascii_whitespace();
+    let year = words.nth(3).filter(|_| words.clone().count() == 2);
+    year.is_some_and(|year| year.len() == 4 && year.parse::<u32>().is_ok_and(|year| year < 1970))
 }
 
 fn seconds(time: SystemTime) -> Option<u64> {

@@ -5,9 +5,9 @@ use http::Method;
 use http::request::Parts;
 use orrery_model::limits::REQUEST_BYTES_MAX;
 use orrery_model::{Error, Result, Status};
-use orrery_node::api::{Consistency, Operation, Options};
+use orrery_node::api::{Consistency, FeedMode, Operation, Options};
 
-use super::headers::{FeedMode, Headers, names};
+use super::headers::{Headers, names};
 use super::path::{Route, RouteKind};
 use super::{batch, change_feed, item, metadata, query};
 

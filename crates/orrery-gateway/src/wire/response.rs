@@ -66,6 +66,13 @@ fn encode_reply(meta: &RequestMeta, reply: Reply) -> Result<Response<Bytes>, Fai
             (StatusCode::NOT_MODIFIED, Bytes::new())
         }
         Outcome::Feed(page) => (StatusCode::OK, self::page(meta, &mut headers, page)?),
+        Outcome::Changes(changes) => {
+            headers.insert(names::ITEM_COUNT, HeaderValue::from(changes.changes.len()));
+            let enveloped = meta.form == (ReplyForm::ChangeFeed { enveloped: true });
+            let body = change_feed::page(&changes, enveloped);
+            insert_etag(&mut headers, changes.etag);
+            (StatusCode::OK, body)
+        }
         Outcome::Batch(results) => steps(meta, results),
         Outcome::Plan(plan) => {
             headers.insert(names::CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache"));
@@ -101,19 +108,11 @@ fn page(meta: &RequestMeta, headers: &mut HeaderMap, mut page: Feed) -> Result<B
     if let Some(etag) = page.etag.take() {
         insert_etag(headers, etag);
     }
-    match meta.form {
-        ReplyForm::ChangeFeed { enveloped: true } => {
-            page.entries
-                .iter_mut()
-                .for_each(|entry| *entry = change_feed::envelope(entry));
-        }
-        ReplyForm::Query => {
-            headers.insert(
-                names::QUERY_EXECUTION_INFO,
-                HeaderValue::from_static(QUERY_EXECUTION_INFO),
-            );
-        }
-        _ => {}
+    if meta.form == ReplyForm::Query {
+        headers.insert(
+            names::QUERY_EXECUTION_INFO,
+            HeaderValue::from_static(QUERY_EXECUTION_INFO),
+        );
     }
     Ok(feed::envelope(&page))
 }

@@ -1,7 +1,8 @@
 //! The gateway over real loopback sockets, mostly with a scripted handler behind it.
 //!
 //! `transport`: protocols and TLS on one port. `limits`: clients that send too much, too slowly or nonsense. `auth`: who
-//! sends a request. `admin`: everything beside the Cosmos API, `events` apart. `node`: with a real node instead of a script. `shutdown`: how it ends.
+//! sends a request. `feed`: the change feed, over a real node. `admin`: everything beside the Cosmos API, `events` apart.
+//! `node`: with a real node instead of a script. `shutdown`: how it ends.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,7 @@ mod admin;
 mod auth;
 mod client;
 mod events;
+mod feed;
 mod limits;
 mod node;
 mod server;

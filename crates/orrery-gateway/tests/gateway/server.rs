@@ -16,7 +16,7 @@ use orrery_node::account::{Account, AccountKeys, Secret};
 use orrery_node::api::{Consistency, Facts, Failure, Outcome, Reply, Request, Resource};
 use orrery_node::events::Events;
 use orrery_node::meters::Measure;
-use orrery_node::{Node, NodeSettings, SystemClock};
+use orrery_node::{Clock, Node, NodeSettings, SystemClock};
 use orrery_storage::MemoryStore;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -148,6 +148,11 @@ impl Server {
 
     /// A server with a real node behind it, over storage in memory.
     pub async fn with_node() -> Server {
+        Server::with_node_at(Arc::new(SystemClock::default()), Duration::from_secs(3600)).await
+    }
+
+    /// A server whose node lives by this clock and looks for what has expired this often.
+    pub async fn with_node_at(clock: Arc<dyn Clock>, purge_interval: Duration) -> Server {
         let settings = NodeSettings {
             account: account(),
             primary_key: Secret(STANDARD.decode(KEY).unwrap()),
@@ -155,11 +160,9 @@ impl Server {
             partitions: 1,
             enforce_throughput: false,
             cache_bytes: 1 << 20,
-            purge_interval: Duration::from_secs(3600),
+            purge_interval,
         };
-        let node = Node::start(settings, MemoryStore::new(), Arc::new(SystemClock::default()))
-            .await
-            .unwrap();
+        let node = Node::start(settings, MemoryStore::new(), clock).await.unwrap();
         Server::assemble(Parts::new(Arc::new(node), Settings::default()), None)
     }
 

@@ -54,11 +54,21 @@ names! {
     CONTINUATION_LIMIT_KIB = "x-ms-documentdb-responsecontinuationtokenlimitinkb";
     A_IM = "a-im";
     CHANGE_FEED_WIRE_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";
+    SDK_CAPABILITIES = "x-ms-cosmos-sdk-supportedcapabilities";
     IS_QUERY = "x-ms-documentdb-isquery";
     IS_QUERY_LEGACY = "x-ms-documentdb-query";
     IS_QUERY_PLAN = "x-ms-cosmos-is-query-plan-request";
     SUPPORTED_QUERY_FEATURES = "x-ms-cosmos-supported-query-features";
     CROSS_PARTITION = "x-ms-documentdb-query-enablecrosspartition";
+}
+
+// Change feeds, beyond what the service offers.
+names! {
+    FEED_FILTER = "x-orrery-feed-filter";
+    FEED_WAIT_MS = "x-orrery-feed-wait-ms";
+    FEED_FROM_HISTORY = "x-orrery-feed-from-history";
+    HEAD_LSN = "x-orrery-head-lsn";
+    HEAD_TIME_MS = "x-orrery-head-time-ms";
 }
 
 // Databases, containers and offers.

@@ -192,11 +192,11 @@ fn a_change_feed_request_keeps_its_target_start_and_envelope() {
     ];
     let decoded = request("GET /dbs/d/colls/c/docs", &headers, "").unwrap();
     assert_eq!(decoded.form, ReplyForm::ChangeFeed { enveloped: true });
-    let Operation::ChangeFeed { target, start, .. } = decoded.operation else {
+    let Operation::ChangeFeed(read) = decoded.operation else {
         panic!("{:?}", decoded.operation)
     };
-    assert_eq!(target.partition.map(|id| id.0), Some(2));
-    assert_eq!(start, FeedStart::Now);
+    assert_eq!(read.target.partition.map(|id| id.0), Some(2));
+    assert_eq!((read.start, read.wait_ms, read.filter), (FeedStart::Now, 0, None));
 }
 
 #[test]

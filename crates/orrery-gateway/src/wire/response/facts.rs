@@ -19,6 +19,10 @@ pub(super) fn insert(headers: &mut HeaderMap, facts: &Facts, form: &ReplyForm) {
     if let Some(partition) = &facts.partition {
         insert_partition(headers, partition);
     }
+    if let Some(head) = facts.head {
+        headers.insert(names::HEAD_LSN, lsn(head.lsn));
+        headers.insert(names::HEAD_TIME_MS, HeaderValue::from(head.at_ms));
+    }
     if let Some(percent) = facts.index_progress {
         headers.insert(names::INDEX_PROGRESS, HeaderValue::from(u16::from(percent)));
     }

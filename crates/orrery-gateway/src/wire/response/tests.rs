@@ -1,7 +1,7 @@
 use orrery_model::json::Value;
 use orrery_model::session::SessionProgress;
 use orrery_model::{Charge, Lsn, PartitionId, ResourceId, SessionToken};
-use orrery_node::api::{ContainerFacts, Facts, FeedOf, PartitionFacts, Resource, ResourceKind, Usage};
+use orrery_node::api::{Change, Changes, ContainerFacts, Facts, FeedOf, PartitionFacts, Resource, ResourceKind, Usage};
 
 use super::*;
 
@@ -172,18 +172,35 @@ fn a_page_whose_continuation_cannot_be_sent_is_an_error_and_not_the_last() {
     assert_eq!(answer(ReplyForm::Feed, page(Some("a\nb"))).status(), 500);
 }
 
+fn changes() -> Outcome {
+    let current = Bytes::from_static(br#"{"id":"x","_ts":8}"#);
+    let change = Change {
+        lsn: Lsn(5),
+        at: 8,
+        current,
+        version: None,
+    };
+    Outcome::Changes(Changes {
+        container: ResourceId::parse("Lx1BALxJyZ8=").unwrap(),
+        changes: vec![change],
+        etag: "\"5\"".into(),
+    })
+}
+
 #[test]
 fn changes_are_enveloped_when_asked_for() {
-    let bare = answer(ReplyForm::ChangeFeed { enveloped: false }, page(None));
+    let bare = answer(ReplyForm::ChangeFeed { enveloped: false }, changes());
     assert_eq!(
         bare.body(),
-        &br#"{"_rid":"","Documents":[{"id":"x","_ts":8,"_lsn":5}],"_count":1}"#[..]
+        &br#"{"_rid":"Lx1BALxJyZ8=","Documents":[{"id":"x","_ts":8,"_lsn":5}],"_count":1}"#[..]
     );
-    let enveloped = answer(ReplyForm::ChangeFeed { enveloped: true }, page(None));
     assert_eq!(
-        enveloped.body(),
-        &br#"{"_rid":"","Documents":[{"current":{"id":"x","_ts":8,"_lsn":5},"metadata":{"lsn":5,"crts":8}}],"_count":1}"#[..]
+        (header(&bare, "etag"), header(&bare, "x-ms-item-count")),
+        (Some("\"5\""), Some("1"))
     );
+    let enveloped = answer(ReplyForm::ChangeFeed { enveloped: true }, changes());
+    let wanted = br#"{"_rid":"Lx1BALxJyZ8=","Documents":[{"current":{"id":"x","_ts":8,"_lsn":5},"metadata":{"lsn":5,"crts":8}}],"_count":1}"#;
+    assert_eq!(enveloped.body(), &wanted[..]);
 }
 
 #[test]

@@ -1,0 +1,153 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orrery_node::Clock as _;
+use serde_json::json;
+
+use super::{ALL, ENVELOPED, LATEST, NOW, Shop, ids};
+
+const HISTORY: (&str, &str) = ("x-orrery-feed-from-history", "true");
+
+#[tokio::test]
+async fn all_versions_can_be_read_from_the_oldest_kept_and_from_a_time() {
+    let shop = Shop::keeping().await;
+    shop.create("a", "1", 0).await;
+    shop.clock.advance_ms(60_000);
+    shop.upsert("a", "1", 1).await;
+    shop.delete("a", "1").await;
+    assert_eq!(shop.drain(&[ALL, ENVELOPED, HISTORY]).await.0.len(), 3);
+    let date = shop.http_date(-30);
+    assert_eq!(
+        shop.drain(&[ALL, ENVELOPED, HISTORY, ("if-modified-since", &date)])
+            .await
+            .0
+            .len(),
+        2
+    );
+    let long_ago = shop.http_date(-3600);
+    let refused = shop
+        .read(&[ALL, ENVELOPED, HISTORY, ("if-modified-since", &long_ago)])
+        .await;
+    assert_eq!(refused.status, 400, "not all of it is kept");
+    shop.clock.advance_ms(9 * 60_000 + 30_000);
+    assert_eq!(
+        shop.drain(&[ALL, ENVELOPED, HISTORY]).await.0.len(),
+        2,
+        "the first has left the window"
+    );
+}
+
+#[tokio::test]
+async fn a_condition_leaves_out_what_it_does_not_hold_for() {
+    let shop = Shop::keeping().await;
+    let start = shop.read(&[ALL, ENVELOPED, NOW]).await.token().to_owned();
+    for n in 0..10 {
+        shop.create("a", &n.to_string(), n).await;
+    }
+    shop.delete("a", "3").await;
+    let filter = |text: &'static str| ("x-orrery-feed-filter", text);
+    let (changes, token) = shop.drain(&[LATEST, filter("c.current.n >= 7")]).await;
+    assert_eq!(ids(&changes), ["7", "8", "9"]);
+    assert_eq!(
+        shop.drain(&[LATEST, ("if-none-match", &token)]).await.0.len(),
+        0,
+        "the rest counts as read"
+    );
+    let deletes = filter("FROM c WHERE c.metadata.operationType = 'delete' AND c.previous.n = 3");
+    let (changes, _) = shop.drain(&[ALL, ENVELOPED, ("if-none-match", &start), deletes]).await;
+    assert_eq!((changes.len(), &changes[0]["metadata"]["id"]), (1, &json!("3")));
+    for bad in ["c.current.n >", "NOSUCH(c.current)", "d.n = 1"] {
+        let refused = shop.read(&[LATEST, filter(bad)]).await;
+        assert_eq!(
+            (refused.status, refused.answer.json()["code"].as_str().unwrap()),
+            (400, "BadRequest"),
+            "{bad}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_waits_learns_of_a_change_when_it_happens() {
+    let shop = Arc::new(Shop::open(json!({})).await);
+    let token = shop.read(&[LATEST, NOW]).await.token().to_owned();
+    let waiting = {
+        let (shop, token) = (Arc::clone(&shop), token.clone());
+        tokio::spawn(async move {
+            let headers = [
+                LATEST,
+                ("if-none-match", token.as_str()),
+                ("x-orrery-feed-wait-ms", "30000"),
+            ];
+            let page = shop.read(&headers).await;
+            (page.changes(), Instant::now())
+        })
+    };
+    // Elsewhere first: what the reader does not want wakes it and does not end its wait.
+    shop.create("a", "1", 1).await;
+    let written = Instant::now();
+    let (changes, learned) = waiting.await.unwrap();
+    assert_eq!(ids(&changes), ["1"]);
+    assert!(learned.saturating_duration_since(written) < Duration::from_secs(5));
+    let nothing = shop.read(&[LATEST, NOW, ("x-orrery-feed-wait-ms", "50")]).await;
+    assert_eq!(nothing.status, 304, "the wait has an end");
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_through_changes_that_are_not_wanted_and_through_a_split() {
+    let shop = Arc::new(Shop::open(json!({})).await);
+    let start = shop.read(&[LATEST, NOW]).await.token().to_owned();
+    let waiting = {
+        let shop = Arc::clone(&shop);
+        tokio::spawn(async move {
+            let headers = [
+                LATEST,
+                ("if-none-match", start.as_str()),
+                ("x-ms-documentdb-partitionkey", "[\"b\"]"),
+                ("x-orrery-feed-wait-ms", "30000"),
+            ];
+            shop.read(&headers).await.changes()
+        })
+    };
+    shop.create("a", "1", 1).await;
+    shop.split(0).await;
+    shop.create("a", "2", 1).await;
+    shop.create("b", "3", 1).await;
+    assert_eq!(ids(&waiting.await.unwrap()), ["3"]);
+}
+
+#[tokio::test]
+async fn a_wait_on_a_partition_that_is_split_ends_with_the_news_of_it() {
+    let shop = Arc::new(Shop::open(json!({})).await);
+    let range = ("x-ms-documentdb-partitionkeyrangeid", "0");
+    let start = shop.read(&[LATEST, NOW, range]).await.token().to_owned();
+    let waiting = {
+        let shop = Arc::clone(&shop);
+        tokio::spawn(async move {
+            let headers = [
+                LATEST,
+                ("if-none-match", start.as_str()),
+                range,
+                ("x-orrery-feed-wait-ms", "30000"),
+            ];
+            let page = shop.read(&headers).await;
+            (page.status, page.answer.header("x-ms-substatus").to_owned())
+        })
+    };
+    tokio::task::yield_now().await;
+    shop.split(0).await;
+    assert_eq!(waiting.await.unwrap(), (410, "1002".to_owned()));
+}
+
+#[tokio::test]
+async fn the_head_of_the_log_is_told_without_reading_anything() {
+    let shop = Shop::open(json!({})).await;
+    shop.create("a", "1", 1).await;
+    shop.clock.advance_ms(1_500);
+    shop.delete("a", "1").await;
+    let page = shop.read(&[LATEST, NOW]).await;
+    assert_eq!(page.status, 304);
+    let head: u64 = page.answer.header("x-orrery-head-lsn").parse().unwrap();
+    assert_eq!(page.token(), format!("\"{head}\""));
+    let at: u64 = page.answer.header("x-orrery-head-time-ms").parse().unwrap();
+    assert_eq!(at, shop.clock.now().0);
+}

@@ -1,0 +1,296 @@
+//! Reading one partition's changes from a snapshot: the order of latest changes, or the kept versions.
+//!
+//! Both end between transactions. What is looked at is bounded as well as what is found, so a part of the key space that
+//! rarely changes costs its reader an empty page now and then, never an answer that does not come.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use orrery_model::json::{self, Object, Value};
+use orrery_model::{EpkRange, Error, Lsn, Result, Status, Timestamp};
+use orrery_partition::decide::unreadable;
+use orrery_partition::expiry::is_expired;
+use orrery_partition::history::{self, Version};
+use orrery_partition::keys::{self, EpkForm, KeySpace};
+use orrery_partition::storage::{Snapshot, View};
+use orrery_partition::stored::StoredItem;
+
+use super::filter::Filter;
+use super::place::From;
+use crate::api::{Change, ChangeKind, ChangeVersion, FeedMode};
+use crate::catalogue::ContainerEntry;
+
+/// Bytes of a page, unless one transaction has more.
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Entries looked at for one page, and how long.
+const ENTRIES_MAX: usize = 200_000;
+const TIME_MAX: Duration = Duration::from_secs(4);
+/// Entries between two looks at the time.
+const ENTRIES_PER_LOOK: usize = 256;
+
+/// What to read.
+pub struct Scan {
+    pub container: Arc<ContainerEntry>,
+    pub mode: FeedMode,
+    pub range: EpkRange,
+    pub from: From,
+    pub newer_than: Option<u64>,
+    pub now: Timestamp,
+    pub n_changes_max: usize,
+    pub filter: Option<Arc<Filter>>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Scanned {
+    pub changes: Vec<Change>,
+    pub n_bytes: usize,
+    /// Everything up to here has been looked at.
+    pub reached: Lsn,
+    /// There was nothing more.
+    pub ended: bool,
+}
+
+impl Scanned {
+    pub fn nothing() -> Scanned {
+        Scanned {
+            changes: Vec::new(),
+            n_bytes: 0,
+            reached: Lsn::ZERO,
+            ended: true,
+        }
+    }
+
+    fn is_full(&self, scan: &Scan) -> bool {
+        self.changes.len() >= scan.n_changes_max || self.n_bytes >= PAGE_BYTES_MAX
+    }
+
+    fn push(&mut self, change: Change) {
+        self.n_bytes += size(&change);
+        self.changes.push(change);
+    }
+}
+
+fn size(change: &Change) -> usize {
+    change.current.len() + change.version.as_ref().map_or(0, |version| version.previous.len())
+}
+
+/// Where a scan begins and what it leaves out.
+struct Start {
+    after: Lsn,
+    /// Only changes after this second.
+    newer_than: Option<u64>,
+    /// Kept versions from before this time are as good as gone.
+    window: Timestamp,
+    /// Meeting one of those means that the reader has missed some.
+    must_be_in_window: bool,
+}
+
+impl Scan {
+    pub fn run(&self, view: &dyn Snapshot) -> Result<Scanned> {
+        let mut start = match self.mode {
+            FeedMode::LatestVersions => self.start(Lsn::ZERO),
+            FeedMode::AllVersions => self.start_in_history(view)?,
+        };
+        let head = view.position().lsn;
+        let (space, first) = match self.mode {
+            FeedMode::LatestVersions => (KeySpace::Change, keys::changes_after(start.after)),
+            FeedMode::AllVersions => (KeySpace::History, keys::history_after(start.after)),
+        };
+        let (_, last) = keys::bounds(space);
+        let mut found = Scanned {
+            reached: start.after,
+            ..Scanned::nothing()
+        };
+        let mut budget = Budget::new();
+        // Of the transaction being read: its LSN, and whether any of it is on the page.
+        let (mut lsn, mut begun) = (start.after, false);
+        for entry in view.scan(Bound::Included(&first), Bound::Excluded(&last), false) {
+            let (key, value) = entry.map_err(unreadable)?;
+            let (at_lsn, number) = keys::read_change(&key).ok_or_else(malformed)?;
+            if at_lsn != lsn {
+                found.reached = lsn;
+                if found.is_full(self) || (budget.is_spent() && start.newer_than.is_none()) {
+                    found.ended = false;
+                    return Ok(found);
+                }
+                (lsn, begun) = (at_lsn, false);
+            }
+            let Some(change) = self.change(view, &mut start, (lsn, number), &value)? else {
+                continue;
+            };
+            if !begun && !found.changes.is_empty() && found.n_bytes + size(&change) > PAGE_BYTES_MAX {
+                found.ended = false;
+                return Ok(found);
+            }
+            begun = true;
+            found.push(change);
+        }
+        found.reached = head.max(start.after);
+        Ok(found)
+    }
+
+    fn start(&self, beginning: Lsn) -> Start {
+        let (after, newer_than) = match self.from {
+            From::Beginning => (beginning, None),
+            From::Time(seconds) => (beginning, Some(seconds)),
+            From::After(lsn) => (lsn, self.newer_than),
+            // Settled before anything is read; were it not, skipping everything would be what it means.
+            From::Now => (Lsn(u64::MAX - 1), None),
+        };
+        Start {
+            after,
+            newer_than,
+            window: Timestamp(0),
+            must_be_in_window: false,
+        }
+    }
+
+    fn start_in_history(&self, view: &dyn View) -> Result<Start> {
+        let floor = history::floor(view, &self.range).map_err(unreadable)?;
+        let window = history::window_start(&self.container.definition, self.now).unwrap_or(self.now);
+        let vanished = match self.from {
+            From::After(lsn) => lsn < floor.lsn,
+            From::Time(seconds) => seconds < floor.at.seconds() || seconds < window.seconds(),
+            From::Beginning | From::Now => false,
+        };
+        if vanished {
+            return Err(outside_window());
+        }
+        Ok(Start {
+            window,
+            must_be_in_window: matches!(self.from, From::After(_)),
+            ..self.start(floor.lsn)
+        })
+    }
+
+    /// The change of an entry, if the reader wants it.
+    fn change(
+        &self,
+        view: &dyn View,
+        start: &mut Start,
+        (lsn, number): (Lsn, u64),
+        value: &Bytes,
+    ) -> Result<Option<Change>> {
+        let form = EpkForm::of(self.container.definition.partition_key());
+        let change = match self.mode {
+            FeedMode::LatestVersions => self.latest(view, form, start, (lsn, number), value)?,
+            FeedMode::AllVersions => self.kept(form, start, lsn, value)?,
+        };
+        match (change, &self.filter) {
+            (Some(change), Some(filter)) => Ok(filter.holds(&change)?.then_some(change)),
+            (change, _) => Ok(change),
+        }
+    }
+
+    fn latest(
+        &self,
+        view: &dyn View,
+        form: EpkForm,
+        start: &Start,
+        (lsn, number): (Lsn, u64),
+        value: &[u8],
+    ) -> Result<Option<Change>> {
+        let (epk, ts) = keys::read_change_pointer(form, value).ok_or_else(malformed)?;
+        if !self.range.contains(&epk) || start.newer_than.is_some_and(|time| ts <= time) {
+            return Ok(None);
+        }
+        let Some(bytes) = view.get(&keys::item(form, &epk, number)).map_err(unreadable)? else {
+            return Err(malformed());
+        };
+        let item = StoredItem::decode(&bytes).map_err(unreadable)?;
+        if is_expired(&self.container.definition, &item, self.now) {
+            return Ok(None);
+        }
+        Ok(Some(Change {
+            lsn,
+            at: ts,
+            current: item.body,
+            version: None,
+        }))
+    }
+
+    fn kept(&self, form: EpkForm, start: &mut Start, lsn: Lsn, value: &Bytes) -> Result<Option<Change>> {
+        let (epk, version) = Version::decode(form, value).map_err(unreadable)?;
+        if !self.range.contains(&epk) || start.newer_than.is_some_and(|time| version.at.seconds() <= time) {
+            return Ok(None);
+        }
+        if version.at < start.window {
+            // The first one tells: within a part of the key space, versions are in the order of time.
+            if std::mem::take(&mut start.must_be_in_window) {
+                return Err(outside_window());
+            }
+            if matches!(self.from, From::Beginning) {
+                return Ok(None);
+            }
+        }
+        start.must_be_in_window = false;
+        let deleted = (version.kind == ChangeKind::Delete)
+            .then(|| self.identity(&version.before))
+            .transpose()?;
+        Ok(Some(Change {
+            lsn,
+            at: version.at.seconds(),
+            current: version.after,
+            version: Some(ChangeVersion {
+                kind: version.kind,
+                expired: version.expired,
+                previous: version.before,
+                previous_lsn: version.previous,
+                deleted,
+            }),
+        }))
+    }
+
+    /// The id of an item and its partition key by path, as a delete tells them.
+    fn identity(&self, item: &[u8]) -> Result<(String, Value)> {
+        let item = json::parse_value(item).map_err(|_| malformed())?;
+        let id = item.get("id").and_then(Value::as_str).ok_or_else(malformed)?.to_owned();
+        let mut key = Object::new();
+        for path in self.container.definition.partition_key().paths() {
+            if let Some(value) = path.find(&item) {
+                key.insert(path.as_str().trim_start_matches('/'), value.clone());
+            }
+        }
+        Ok((id, Value::Object(key)))
+    }
+}
+
+/// How much one page may look at.
+struct Budget {
+    n_entries: usize,
+    started: Instant,
+    out_of_time: bool,
+}
+
+impl Budget {
+    fn new() -> Budget {
+        Budget {
+            n_entries: 0,
+            started: Instant::now(),
+            out_of_time: false,
+        }
+    }
+
+    /// Counts one more entry.
+    fn is_spent(&mut self) -> bool {
+        self.n_entries += 1;
+        if self.n_entries.is_multiple_of(ENTRIES_PER_LOOK) {
+            self.out_of_time = self.started.elapsed() > TIME_MAX;
+        }
+        self.out_of_time || self.n_entries > ENTRIES_MAX
+    }
+}
+
+fn outside_window() -> Error {
+    Error::bad_request(
+        "The change feed of all versions and deletes does not reach back that far: changes after the given point have left the \
+         container's retention window.",
+    )
+}
+
+fn malformed() -> Error {
+    Error::new(Status::INTERNAL, "an entry of the change feed is malformed")
+}
