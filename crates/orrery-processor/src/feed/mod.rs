@@ -1,0 +1,67 @@
+//! Where changes come from: one trait with raw-token semantics, implemented on the official SDK and by a scripted source.
+//!
+//! A source reads one page of one range after one token, and says so when the range is no longer a single partition. It
+//! keeps no position: whoever reads owns the token. Invariant: a page's token stands for exactly the changes before it.
+
+mod change;
+pub mod resume;
+pub mod sdk;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+pub use change::{Change, ChangeMetadata, Operation};
+
+use crate::error::FeedError;
+use crate::lease::FeedMode;
+use crate::names::SourceIdentity;
+use crate::range::EpkRange;
+use crate::reshard::Partition;
+use crate::start::Position;
+use crate::token::FeedToken;
+
+/// What a source says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceDescription {
+    pub identity: SourceIdentity,
+    /// Paths of the partition key, such as `/customer`.
+    pub key_paths: Vec<String>,
+}
+
+/// One read.
+#[derive(Clone, Debug)]
+pub struct FeedRead<'a> {
+    pub range: &'a EpkRange,
+    pub from: &'a Position,
+    pub mode: FeedMode,
+    /// A hint; transactions are never cut.
+    pub items_max: Option<u32>,
+    /// How long the server may hold an answer back until something changes.
+    pub wait: Option<Duration>,
+}
+
+/// One answer; without changes when the reader has caught up.
+#[derive(Clone, Debug)]
+pub struct FeedPage {
+    pub changes: Vec<Change>,
+    /// Where to read on.
+    pub token: FeedToken,
+    /// Request units.
+    pub charge: f64,
+    /// The partition's newest LSN when it answered.
+    pub head_lsn: Option<u64>,
+}
+
+/// A container's change feed.
+pub trait FeedSource: Send + Sync + 'static {
+    fn describe(&self) -> BoxFuture<'_, Result<SourceDescription, FeedError>>;
+
+    /// The container's resource id now, asked of the server: another one means that it was dropped and made again.
+    fn container_rid(&self) -> BoxFuture<'_, Result<String, FeedError>>;
+
+    /// The physical partitions now, asked of the server.
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>>;
+
+    fn read<'a>(&'a self, read: FeedRead<'a>) -> BoxFuture<'a, Result<FeedPage, FeedError>>;
+}

@@ -1,0 +1,280 @@
+//! The change feed through the official SDK: one range and one raw token per read.
+//!
+//! The SDK hides splits: it follows them and returns the first child's page. The intervals of its next token give that
+//! away, and the page is then dropped, because what stands in it is not the answer for the whole range. Every other rule of
+//! resuming is in [`super::resume`].
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use azure_core::http::headers::{HeaderName, HeaderValue};
+use azure_data_cosmos::CosmosError;
+use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
+use azure_data_cosmos::feed::{ContinuationToken, FeedRange, FeedScope};
+use azure_data_cosmos::models::{ChangeFeedItem, ChangeFeedOperationType, ResponseHeaders};
+use azure_data_cosmos::options::{
+    ChangeFeedMode, ChangeFeedOptions, ChangeFeedStartFrom, MaxItemCountHint, OperationOptions, ReadFeedRangesOptions,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::{Change, ChangeMetadata, FeedPage, FeedRead, FeedSource, Operation, SourceDescription, resume};
+use crate::error::FeedError;
+use crate::lease::FeedMode;
+use crate::names::SourceIdentity;
+use crate::range::EpkRange;
+use crate::reshard::Partition;
+use crate::start::{Position, StartFrom};
+
+/// Asks an Orrery server to hold an empty answer back until something changes. Other servers ignore it.
+const WAIT: HeaderName = HeaderName::from_static("x-orrery-feed-wait-ms");
+
+/// A monitored container.
+pub struct SdkFeed {
+    container: ContainerClient,
+    host: String,
+    description: OnceCell<SourceDescription>,
+}
+
+impl std::fmt::Debug for SdkFeed {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("SdkFeed")
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SdkFeed {
+    /// The host of the account endpoint is part of every lease's id: a unit that connects by another name is another unit.
+    pub fn new(client: &CosmosClient, container: ContainerClient) -> SdkFeed {
+        let host = client.endpoint().host_str().unwrap_or_default().to_owned();
+        SdkFeed::with_host(host, container)
+    }
+
+    /// For a unit whose leases were made under another host name than the one it connects by.
+    pub fn with_host(host: impl Into<String>, container: ContainerClient) -> SdkFeed {
+        SdkFeed {
+            container,
+            host: host.into(),
+            description: OnceCell::new(),
+        }
+    }
+
+    async fn description(&self) -> Result<&SourceDescription, FeedError> {
+        self.description.get_or_try_init(|| self.read_description()).await
+    }
+
+    async fn read_description(&self) -> Result<SourceDescription, FeedError> {
+        let answer = self
+            .container
+            .read(None)
+            .await
+            .map_err(|error| feed_error(error, None))?;
+        let properties: Value = answer
+            .into_body()
+            .into_single()
+            .map_err(|error| feed_error(error, None))?;
+        let container_rid = properties.get("_rid").and_then(Value::as_str).unwrap_or_default();
+        let paths = properties.pointer("/partitionKey/paths").and_then(Value::as_array);
+        let paths = paths.into_iter().flatten().filter_map(Value::as_str);
+        Ok(SourceDescription {
+            identity: SourceIdentity {
+                host: self.host.clone(),
+                database_rid: database_of(container_rid)
+                    .ok_or_else(|| FeedError::Fatal("the container's resource id makes no sense".into()))?,
+                container_rid: container_rid.to_owned(),
+            },
+            key_paths: paths.map(str::to_owned).collect(),
+        })
+    }
+
+    async fn read_page(&self, read: FeedRead<'_>) -> Result<FeedPage, FeedError> {
+        let rid = &self.description().await?.identity.container_rid;
+        let resumed = matches!(read.from, Position::After(_)).then_some(read.mode);
+        let failed = |error| feed_error(error, resumed);
+        let range = feed_range(read.range).map_err(failed)?;
+        let (start, options) = request(rid, &read);
+        let scope = FeedScope::range(range);
+        let pages = self
+            .container
+            .query_change_feed::<Value>(scope, start, Some(options))
+            .await;
+        let mut pages = pages.map_err(failed)?;
+        let page = pages
+            .next()
+            .await
+            .ok_or_else(|| FeedError::Fatal("the feed ended".into()))?;
+        let page = page.map_err(failed)?;
+        let token = pages.to_continuation_token().map_err(failed)?;
+        let intervals = resume::read(token.as_str()).ok_or_else(|| {
+            FeedError::Fatal("the SDK writes resume tokens in a layout this version does not know".into())
+        })?;
+        let [(_, Some(token))] = intervals.as_slice() else {
+            return Err(FeedError::Gone);
+        };
+        Ok(FeedPage {
+            token: token.clone(),
+            charge: page.headers().request_charge().map_or(0.0, |charge| charge.value()),
+            head_lsn: head_lsn(page.headers()),
+            changes: page.into_items().into_iter().map(change).collect(),
+        })
+    }
+
+    async fn read_partitions(&self) -> Result<Vec<Partition>, FeedError> {
+        let options = ReadFeedRangesOptions::default().with_force_refresh(true);
+        let ranges = self.container.read_feed_ranges(Some(options)).await;
+        let partition = |range: FeedRange| {
+            let (min, max) = (range.min_inclusive().to_string(), range.max_exclusive().to_string());
+            let range = EpkRange::new(min, max).map_err(|error| FeedError::Fatal(error.into()))?;
+            Ok(Partition { range, id: None })
+        };
+        let ranges = ranges.map_err(|error| feed_error(error, None))?;
+        ranges.into_iter().map(partition).collect()
+    }
+}
+
+/// The database's resource id is the first four bytes of the container's.
+fn database_of(container_rid: &str) -> Option<String> {
+    let bytes = STANDARD.decode(container_rid.replace('-', "/")).ok()?;
+    Some(STANDARD.encode(bytes.get(..4)?).replace('/', "-"))
+}
+
+fn feed_range(range: &EpkRange) -> Result<FeedRange, CosmosError> {
+    FeedRange::new(range.start().try_into()?, range.end().try_into()?)
+}
+
+fn request(rid: &str, read: &FeedRead<'_>) -> (ChangeFeedStartFrom, ChangeFeedOptions) {
+    let mode = match read.mode {
+        FeedMode::LatestVersion => ChangeFeedMode::LatestVersion,
+        FeedMode::AllVersionsAndDeletes => ChangeFeedMode::AllVersionsAndDeletes,
+    };
+    let mut options = ChangeFeedOptions::default().with_mode(mode);
+    if let Some(limit) = read.items_max.and_then(NonZeroU32::new) {
+        options = options.with_max_item_count(MaxItemCountHint::Limit(limit));
+    }
+    if let Some(wait) = read.wait {
+        let headers = HashMap::from([(WAIT, HeaderValue::from(wait.as_millis().to_string()))]);
+        let mut operation = OperationOptions::default();
+        operation.custom_headers = Some(headers);
+        options = options.with_operation_options(operation);
+    }
+    let start = match read.from {
+        Position::After(token) => {
+            let text = resume::write(rid, read.range, token, read.mode);
+            options = options.with_continuation_token(ContinuationToken::from_string(text));
+            ChangeFeedStartFrom::Beginning
+        }
+        Position::From(StartFrom::Beginning) => ChangeFeedStartFrom::Beginning,
+        Position::From(StartFrom::Now) => ChangeFeedStartFrom::Now,
+        Position::From(StartFrom::Time(time)) => ChangeFeedStartFrom::PointInTime((*time).into()),
+    };
+    (start, options)
+}
+
+/// The partition's newest LSN: the global one of the session token, which every server sends.
+fn head_lsn(headers: &ResponseHeaders) -> Option<u64> {
+    let token = headers.session_token()?;
+    let text: &str = token.as_ref();
+    let value = text.rsplit(':').next()?;
+    let mut fields = value.split('#');
+    let (first, second) = (fields.next()?, fields.next());
+    second.unwrap_or(first).parse().ok()
+}
+
+fn change(item: ChangeFeedItem<Value>) -> Change {
+    let told = item.metadata();
+    let mut metadata = ChangeMetadata {
+        lsn: told
+            .and_then(|told| told.lsn())
+            .and_then(|lsn| u64::try_from(lsn.value()).ok()),
+        committed_at_s: told
+            .and_then(|told| told.conflict_resolution_timestamp())
+            .map(|time| time.as_secs()),
+        operation: item.operation_type().map(operation),
+        previous_lsn: told
+            .and_then(|told| told.previous_image_lsn())
+            .and_then(|lsn| u64::try_from(lsn.value()).ok()),
+        expired: told.and_then(|told| told.time_to_live_expired()).unwrap_or(false),
+        id: told.and_then(|told| told.id()).map(str::to_owned),
+        partition_key: told.and_then(|told| told.partition_key()).cloned(),
+    };
+    let (current, previous) = (item.current().cloned(), item.previous().cloned());
+    if let Some(item) = &current {
+        // Servers without an envelope put the position into the item.
+        let number = |name: &str| item.get(name).and_then(Value::as_u64);
+        metadata.lsn = metadata.lsn.or_else(|| number("_lsn"));
+        metadata.committed_at_s = metadata.committed_at_s.or_else(|| number("_ts"));
+    }
+    Change {
+        current,
+        previous,
+        metadata,
+    }
+}
+
+fn operation(kind: ChangeFeedOperationType) -> Operation {
+    match kind {
+        ChangeFeedOperationType::Create => Operation::Create,
+        ChangeFeedOperationType::Replace => Operation::Replace,
+        ChangeFeedOperationType::Delete => Operation::Delete,
+        _ => Operation::Unknown,
+    }
+}
+
+/// What a failure of the SDK means for a reader. `resumed` is the mode of a read that went on from a token.
+fn feed_error(error: CosmosError, resumed: Option<FeedMode>) -> FeedError {
+    let status = error.status();
+    if status.is_gone() {
+        FeedError::Gone
+    } else if status.is_throttled() {
+        let retry_after: Option<Duration> = error
+            .response()
+            .and_then(|response| response.headers().retry_after_ms)
+            .map(Duration::from_millis);
+        FeedError::Throttled { retry_after }
+    } else if status.is_read_session_not_available() {
+        FeedError::Transient(error.into())
+    } else if status.is_not_found() {
+        FeedError::NotFound(error.to_string())
+    } else if status.is_bad_request() && error.is_from_wire() && resumed == Some(FeedMode::AllVersionsAndDeletes) {
+        FeedError::WindowExceeded(error.to_string())
+    } else if status.is_bad_request() || status.is_unauthorized() || status.is_forbidden() {
+        FeedError::Fatal(error.into())
+    } else {
+        FeedError::Transient(error.into())
+    }
+}
+
+impl FeedSource for SdkFeed {
+    fn describe(&self) -> BoxFuture<'_, Result<SourceDescription, FeedError>> {
+        async { self.description().await.cloned() }.boxed()
+    }
+
+    fn container_rid(&self) -> BoxFuture<'_, Result<String, FeedError>> {
+        async { Ok(self.read_description().await?.identity.container_rid) }.boxed()
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>> {
+        self.read_partitions().boxed()
+    }
+
+    fn read<'a>(&'a self, read: FeedRead<'a>) -> BoxFuture<'a, Result<FeedPage, FeedError>> {
+        self.read_page(read).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_is_part_of_the_containers_resource_id() {
+        assert_eq!(database_of("hK0QAJf7nW4=").as_deref(), Some("hK0QAA=="));
+        assert_eq!(database_of("hK0"), None);
+    }
+}

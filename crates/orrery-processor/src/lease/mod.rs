@@ -1,0 +1,316 @@
+//! A lease: the claim of one host on one feed range, with the position reached there.
+//!
+//! The document is the .NET processor's, field by field, so that hosts of both kinds can share a unit and its tools read
+//! ours. New leases are version 1, bounded by EPKs; version 0, one per partition id, is read and kept. Whatever we add
+//! stands in `properties`, the one place .NET carries through its own writes. Invariant: every change of a lease is a pure
+//! function from the stored document to the next one; a continuation never goes back.
+
+mod conflict;
+mod document;
+mod foreign;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use conflict::{Conflict, judge};
+pub use foreign::{Foreign, Java, detect as detect_foreign, import as import_foreign};
+
+use crate::range::EpkRange;
+use crate::token::FeedToken;
+
+/// What follows the lease through .NET's writes; values are text.
+mod property {
+    pub const HOST: &str = "orrery.host";
+    pub const EPOCH: &str = "orrery.epoch";
+    pub const INCARNATION: &str = "orrery.incarnation";
+    pub const START: &str = "orrery.start";
+    pub const RETIRED: &str = "orrery.retired";
+    pub const ATTEMPTS: &str = "orrery.attempts";
+    pub const SUSPECT: &str = "orrery.suspect";
+}
+
+/// How this library signs the leases it holds.
+pub const HOST_MARK: &str = concat!("orrery-processor/", env!("CARGO_PKG_VERSION"));
+
+/// Which changes a unit reads. The texts are those of the wire and of the lease document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FeedMode {
+    /// The last state of every item that changed.
+    #[default]
+    #[serde(rename = "Incremental Feed")]
+    LatestVersion,
+    /// Every version and every delete, as far back as the container's retention.
+    #[serde(rename = "Full-Fidelity Feed")]
+    AllVersionsAndDeletes,
+}
+
+/// One process: its name in the unit and what tells it from another process of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostMark {
+    pub name: String,
+    pub incarnation: Incarnation,
+}
+
+/// When a process started, and chance. The one that started later is the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Incarnation {
+    pub started_ms: u64,
+    pub chance: u64,
+}
+
+impl std::fmt::Display for Incarnation {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:016x}{:016x}", self.started_ms, self.chance)
+    }
+}
+
+impl Incarnation {
+    fn parse(text: &str) -> Option<Incarnation> {
+        let number = |part: Option<&str>| u64::from_str_radix(part?, 16).ok();
+        Some(Incarnation {
+            started_ms: number(text.get(..16))?,
+            chance: number(text.get(16..32))?,
+        })
+    }
+}
+
+/// How a lease came to its owner; it decides whether the batch at its position is under suspicion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// It was free, or its owner gave it.
+    Clean,
+    /// Its owner stopped renewing without a word, or came back under the same name.
+    AfterCrash,
+}
+
+/// A lease as stored, with what the server says about the document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub id: String,
+    /// The stored value of `partitionKey`, in containers keyed by it.
+    pub partition_key: Option<String>,
+    /// 0: one partition id. 1: an EPK range.
+    pub version: u8,
+    /// A partition id, or `min-max`.
+    pub token: String,
+    /// Only on leases that came from the V2 library; kept as found.
+    pub partition_id: Option<String>,
+    /// Absent only on old version 0 leases.
+    pub range: Option<EpkRange>,
+    pub owner: Option<String>,
+    pub continuation: Option<FeedToken>,
+    pub properties: BTreeMap<String, String>,
+    /// The last writer's clock. .NET hosts judge expiry by it; we never do.
+    pub timestamp: Option<String>,
+    /// Absent means latest version.
+    pub mode: Option<FeedMode>,
+    pub etag: Option<String>,
+    /// Server time of the last write, in seconds.
+    pub written_at_s: Option<u64>,
+}
+
+impl Lease {
+    /// A new version 1 lease, owned by nobody.
+    pub fn for_range(id: String, range: EpkRange, mode: FeedMode) -> Lease {
+        Lease {
+            id,
+            partition_key: None,
+            version: 1,
+            token: range.to_string(),
+            partition_id: None,
+            range: Some(range),
+            owner: None,
+            continuation: None,
+            properties: BTreeMap::new(),
+            timestamp: None,
+            mode: Some(mode),
+            etag: None,
+            written_at_s: None,
+        }
+    }
+
+    pub fn feed_mode(&self) -> FeedMode {
+        self.mode.unwrap_or_default()
+    }
+
+    /// Owner, if the field is not blank.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref().filter(|owner| !owner.trim().is_empty())
+    }
+
+    /// Whether a host of this library wrote the lease last while holding it.
+    pub fn is_held_by_us(&self) -> bool {
+        self.owner().is_some() && self.properties.contains_key(property::HOST)
+    }
+
+    /// How often hosts of this library have acquired the lease: a fencing token for the handler's writes.
+    pub fn epoch(&self) -> u64 {
+        self.number(property::EPOCH)
+    }
+
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        Incarnation::parse(self.properties.get(property::INCARNATION)?)
+    }
+
+    /// Takeovers after a crash since the position last moved.
+    pub fn n_crashes(&self) -> u64 {
+        self.number(property::ATTEMPTS)
+    }
+
+    /// The change that was being handled alone when the owner died.
+    pub fn suspect(&self) -> Option<&str> {
+        self.properties.get(property::SUSPECT).map(String::as_str)
+    }
+
+    /// The configured start that is to be used until there is a token.
+    pub fn start(&self) -> Option<&str> {
+        self.properties.get(property::START).map(String::as_str)
+    }
+
+    /// The range has been cut; this lease only has to finish that.
+    pub fn is_retired(&self) -> bool {
+        self.properties.contains_key(property::RETIRED)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.properties
+            .get(name)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
+    }
+
+    pub fn with_start(mut self, start: impl Into<String>) -> Lease {
+        self.properties.insert(property::START.to_owned(), start.into());
+        self
+    }
+
+    #[must_use]
+    pub fn acquired(&self, by: &HostMark, how: Takeover, stamp: &str) -> Lease {
+        let mut next = self.stamped(stamp);
+        next.owner = Some(by.name.clone());
+        let mut set = |name: &str, value: String| next.properties.insert(name.to_owned(), value);
+        set(property::HOST, HOST_MARK.to_owned());
+        set(property::EPOCH, (self.epoch() + 1).to_string());
+        set(property::INCARNATION, by.incarnation.to_string());
+        match how {
+            Takeover::AfterCrash => {
+                set(property::ATTEMPTS, (self.n_crashes() + 1).to_string());
+            }
+            // A host that could give the lease away has not been killed by the batch at its position.
+            Takeover::Clean => next.forget_attempts(),
+        }
+        next
+    }
+
+    #[must_use]
+    pub fn renewed(&self, stamp: &str) -> Lease {
+        self.stamped(stamp)
+    }
+
+    /// The position moved; whatever was suspected of the batch before it is forgotten.
+    #[must_use]
+    pub fn checkpointed(&self, token: FeedToken, stamp: &str) -> Lease {
+        let mut next = self.stamped(stamp);
+        next.continuation = Some(match &self.continuation {
+            Some(saved) => saved.later(token),
+            None => token,
+        });
+        next.properties.remove(property::START);
+        next.forget_attempts();
+        next
+    }
+
+    #[must_use]
+    pub fn suspecting(&self, change: &str, stamp: &str) -> Lease {
+        let mut next = self.stamped(stamp);
+        next.properties.insert(property::SUSPECT.to_owned(), change.to_owned());
+        next
+    }
+
+    #[must_use]
+    pub fn released(&self, stamp: &str) -> Lease {
+        let mut next = self.stamped(stamp);
+        next.owner = None;
+        next.properties.remove(property::HOST);
+        next.properties.remove(property::INCARNATION);
+        next.forget_attempts();
+        next
+    }
+
+    /// Given to a host that asked; it adopts the lease at its next listing, by name.
+    #[must_use]
+    pub fn handed_to(&self, taker: &HostMark, stamp: &str) -> Lease {
+        let mut next = self.released(stamp);
+        next.owner = Some(taker.name.clone());
+        next.properties.insert(property::HOST.to_owned(), HOST_MARK.to_owned());
+        next.properties
+            .insert(property::INCARNATION.to_owned(), taker.incarnation.to_string());
+        next
+    }
+
+    #[must_use]
+    pub fn retired(&self, stamp: &str) -> Lease {
+        let mut next = self.stamped(stamp);
+        next.properties.insert(property::RETIRED.to_owned(), "true".to_owned());
+        next
+    }
+
+    /// The cut was not needed after all.
+    #[must_use]
+    pub fn unretired(&self, stamp: &str) -> Lease {
+        let mut next = self.stamped(stamp);
+        next.properties.remove(property::RETIRED);
+        next
+    }
+
+    /// Moved by an operator: to a token, or to a start that is resolved when the lease is next read.
+    #[must_use]
+    pub fn reset(&self, to: Result<FeedToken, String>, stamp: &str) -> Lease {
+        let mut next = self.released(stamp);
+        next.properties.remove(property::START);
+        next.continuation = None;
+        match to {
+            Ok(token) => next.continuation = Some(token),
+            Err(start) => {
+                next.properties.insert(property::START.to_owned(), start);
+            }
+        }
+        next
+    }
+
+    /// A lease for a part of this one, at the same position. The store gives it its own partition key.
+    pub(crate) fn child(&self, id: String, token: String, version: u8, range: EpkRange) -> Lease {
+        let mut child = self.released("");
+        child.properties.remove(property::RETIRED);
+        Lease {
+            id,
+            partition_key: None,
+            version,
+            token,
+            partition_id: None,
+            range: Some(range),
+            timestamp: None,
+            etag: None,
+            written_at_s: None,
+            ..child
+        }
+    }
+
+    fn forget_attempts(&mut self) {
+        self.properties.remove(property::ATTEMPTS);
+        self.properties.remove(property::SUSPECT);
+    }
+
+    fn stamped(&self, stamp: &str) -> Lease {
+        Lease {
+            timestamp: Some(stamp.to_owned()),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::me as some_host;

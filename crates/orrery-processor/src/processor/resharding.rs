@@ -1,0 +1,164 @@
+//! Carrying out what [`crate::reshard`] plans: cut a lease in front of everybody, so that anybody could finish it.
+//!
+//! Order: the parent is marked as retired, children are created, the parent is deleted. A child that exists already was
+//! created by an earlier attempt and is left alone, because it may have moved on. Invariant: the parent is deleted only
+//! when every child exists.
+
+use std::sync::Arc;
+
+use tokio::time::sleep;
+
+use super::held::NotWritten;
+use super::worker::{Finish, Step, Worker};
+use crate::error::{FeedError, StoreError};
+use crate::events::{Event, Loss};
+use crate::lease::Lease;
+use crate::range::EpkRange;
+use crate::reshard::{Partition, Reshard, epk_child, plan};
+
+impl Worker {
+    /// The lease's range. Old leases of partition ids may not say it; the source may know the partition.
+    pub(super) async fn find_range(&mut self) -> Result<Step<EpkRange>, NotWritten> {
+        if let Some(range) = &self.held.lease().range {
+            return Ok(Step::Done(range.clone()));
+        }
+        let partitions = match self.partitions().await? {
+            Step::Done(partitions) => partitions,
+            Step::Interrupted => return Ok(Step::Interrupted),
+            Step::Finish(finish) => return Ok(Step::Finish(finish)),
+        };
+        let token = self.token();
+        let found = partitions
+            .into_iter()
+            .find(|partition| partition.id.as_deref() == Some(token.as_str()));
+        Ok(match found {
+            Some(partition) => Step::Done(partition.range),
+            None => {
+                self.report(&FeedError::Fatal(
+                    "the lease has no range and its partition is not known; let a .NET host acquire it once".into(),
+                ));
+                Step::Finish(Finish::Release(Loss::Failed))
+            }
+        })
+    }
+
+    /// The partitions now; asked again until there is an answer.
+    async fn partitions(&mut self) -> Result<Step<Vec<Partition>>, NotWritten> {
+        let mut n_failed = 0;
+        loop {
+            let unit = Arc::clone(&self.unit);
+            let asking = async move { unit.source.partitions().await };
+            match self.tend(asking, true).await? {
+                None => return Ok(Step::Interrupted),
+                Some(Ok(partitions)) => return Ok(Step::Done(partitions)),
+                Some(Err(error)) => {
+                    n_failed += 1;
+                    self.report(&error);
+                    let pause = self.unit.pause(n_failed);
+                    if self.tend(sleep(pause), true).await?.is_none() {
+                        return Ok(Step::Interrupted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Cuts the lease if the partitions below it say so.
+    pub(super) async fn reshard_if_needed(&mut self, range: &EpkRange) -> Result<Option<Finish>, NotWritten> {
+        let Step::Done(partitions) = self.partitions().await? else {
+            return Ok(None);
+        };
+        match plan(self.held.lease(), range, &partitions, &self.unit.names) {
+            Reshard::Keep | Reshard::Unknown => Ok(None),
+            Reshard::Cut { children } => self.cut(children).await.map(Some),
+        }
+    }
+
+    /// Finishes the cut of a lease that was retired by somebody who did not get further. Children that exist already stay;
+    /// what they leave free becomes leases, whatever the partitions are by now. Nothing if the lease can be read again,
+    /// because no child exists and it lies within one partition.
+    pub(super) async fn finish_cut(&mut self, range: &EpkRange) -> Result<Option<Finish>, NotWritten> {
+        let unit = Arc::clone(&self.unit);
+        let listing = async move { unit.list().await };
+        let listed = match self.tend(listing, true).await? {
+            Some(Ok(listed)) => listed.listing,
+            Some(Err(error)) => {
+                self.report(&error);
+                return Ok(Some(Finish::Release(Loss::Failed)));
+            }
+            None => return Ok(Some(Finish::Release(Loss::Stopped))),
+        };
+        let id = self.held.lease().id.clone();
+        let others = listed.leases.into_iter().filter(|lease| lease.id != id);
+        let children: Vec<EpkRange> = others
+            .filter_map(|lease| lease.range)
+            .filter(|child| range.overlaps(child))
+            .collect();
+        if children.is_empty() {
+            let finish = self.reshard_if_needed(range).await?;
+            if finish.is_none() {
+                self.held.unretire().await?;
+            }
+            return Ok(finish);
+        }
+        let names = self.unit.names.clone();
+        let lease = self.held.lease();
+        let missing = range
+            .without(&children)
+            .into_iter()
+            .map(|part| epk_child(lease, part, &names))
+            .collect();
+        self.cut(missing).await.map(Some)
+    }
+
+    async fn cut(&mut self, children: Vec<Lease>) -> Result<Finish, NotWritten> {
+        if !self.held.lease().is_retired() {
+            self.held.retire().await?;
+        }
+        for child in &children {
+            if let Some(finish) = self.create_child(child).await? {
+                return Ok(finish);
+            }
+        }
+        self.delete_parent().await?;
+        self.unit.events.emit(Event::Resharded {
+            lease: self.token(),
+            into: children.into_iter().map(|child| child.token).collect(),
+        });
+        Ok(Finish::Resharded)
+    }
+
+    async fn create_child(&mut self, child: &Lease) -> Result<Option<Finish>, NotWritten> {
+        let mut n_failed = 0;
+        loop {
+            let (unit, document) = (Arc::clone(&self.unit), child.to_document());
+            let creating = async move { unit.store.create(&document).await };
+            match self.tend(creating, false).await? {
+                Some(Ok(_)) => return Ok(None),
+                None => return Ok(Some(Finish::Release(Loss::Stopped))),
+                Some(Err(error)) => {
+                    n_failed += 1;
+                    self.report(&error);
+                    let pause = self.unit.pause(n_failed);
+                    if self.tend(sleep(pause), true).await?.is_none() {
+                        // The mark stays: whoever takes the lease goes on here.
+                        return Ok(Some(Finish::Release(Loss::Stopped)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A parent that cannot be deleted stays retired: it is never read again, and whoever takes it tries again.
+    async fn delete_parent(&mut self) -> Result<(), NotWritten> {
+        let (unit, lease) = (Arc::clone(&self.unit), self.held.lease().clone());
+        let deleting = async move { unit.store.delete(&lease.to_document(), lease.etag.as_deref()).await };
+        match self.tend(deleting, false).await? {
+            Some(Err(error)) if !matches!(error, StoreError::NotFound) => {
+                self.report(&error);
+                self.held.release().await
+            }
+            _ => Ok(()),
+        }
+    }
+}

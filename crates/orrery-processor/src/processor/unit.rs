@@ -1,0 +1,117 @@
+//! What every part of a running host shares, and how the unit's documents are told apart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::health::Health;
+use super::settings::Settings;
+use crate::balance::{Listing, Want};
+use crate::clock::{self, Clock};
+use crate::dead_letters::DeadLetterStore;
+use crate::delegate::Delegate;
+use crate::error::StoreError;
+use crate::events::Events;
+use crate::feed::{FeedSource, SourceDescription};
+use crate::lease::{HostMark, Incarnation, Lease, detect_foreign};
+use crate::metrics::Metrics;
+use crate::names::UnitNames;
+use crate::start;
+use crate::store::{LeaseStore, id_of, text_of};
+
+/// One host of a unit.
+pub(crate) struct Unit {
+    pub processor: String,
+    pub names: UnitNames,
+    pub me: HostMark,
+    pub source: Arc<dyn FeedSource>,
+    pub description: SourceDescription,
+    pub store: Arc<dyn LeaseStore>,
+    pub delegate: Arc<dyn Delegate>,
+    pub dead_letters: Option<Arc<dyn DeadLetterStore>>,
+    pub settings: Settings,
+    pub events: Events,
+    pub metrics: Arc<dyn Metrics>,
+    pub health: Health,
+    pub clock: Clock,
+}
+
+/// A listing with what concerns the whole unit.
+#[derive(Debug, Default)]
+pub(crate) struct UnitListing {
+    pub listing: Listing,
+    pub paused: bool,
+    /// A document that another kind of processor wrote.
+    pub is_foreign: bool,
+    pub is_initialised: bool,
+    pub charge: f64,
+}
+
+impl Unit {
+    /// The wall clock, as leases carry it.
+    pub fn stamp(&self) -> String {
+        start::stamp(clock::since_1970())
+    }
+
+    pub async fn list(&self) -> Result<UnitListing, StoreError> {
+        list(self.store.as_ref(), &self.names).await
+    }
+
+    /// Pauses after `n_failed` failures in a row of something that is not the delegate's.
+    pub fn pause(&self, n_failed: u32) -> Duration {
+        self.settings.retry.pause(n_failed, clock::jitter())
+    }
+}
+
+/// Every document of a unit, sorted by kind.
+pub(crate) async fn list(store: &dyn LeaseStore, names: &UnitNames) -> Result<UnitListing, StoreError> {
+    let found = store.list(&names.all()).await?;
+    let mut listed = UnitListing {
+        charge: found.charge,
+        ..UnitListing::default()
+    };
+    listed.listing.server_now_ms = found.server_now_ms;
+    for document in &found.documents {
+        let id = id_of(document);
+        if names.lease_token(id).is_some() {
+            if detect_foreign(document).is_some() {
+                listed.is_foreign = true;
+            } else if let Ok(lease) = Lease::from_document(document) {
+                listed.listing.leases.push(lease);
+            }
+        } else if let Some(token) = names.want_token(id) {
+            listed.listing.wants.extend(read_want(token, document));
+        } else if id == names.control() {
+            listed.paused = document.get("paused").and_then(Value::as_bool).unwrap_or(false);
+        } else if id == names.info() {
+            listed.is_initialised = true;
+        }
+    }
+    Ok(listed)
+}
+
+/// A request for a lease; it vanishes by itself where the store honours `ttl`.
+pub(crate) fn want_document(names: &UnitNames, token: &str, by: &HostMark, ttl: Duration) -> Value {
+    json!({
+        "id": names.want(token),
+        "by": by.name,
+        "incarnation": {"startedMs": by.incarnation.started_ms, "chance": by.incarnation.chance.to_string()},
+        "ttl": ttl.as_secs().max(1),
+    })
+}
+
+fn read_want(token: &str, document: &Value) -> Option<Want> {
+    let incarnation = Incarnation {
+        started_ms: document.pointer("/incarnation/startedMs")?.as_u64()?,
+        chance: document.pointer("/incarnation/chance")?.as_str()?.parse().ok()?,
+    };
+    Some(Want {
+        token: token.to_owned(),
+        by: HostMark {
+            name: text_of(document, "by")?.to_owned(),
+            incarnation,
+        },
+        written_at_s: document.get("_ts").and_then(Value::as_u64),
+    })
+}

@@ -1,0 +1,300 @@
+//! A container's change feed in memory, with everything that can happen to one.
+//!
+//! Items are routed by a hash of their key, changes are numbered through, partitions are intervals that can be cut and
+//! joined. A read of a range that is not within one partition is answered as the service would: the range is gone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::error::FeedError;
+use crate::feed::{Change, ChangeMetadata, FeedPage, FeedRead, FeedSource, Operation, SourceDescription};
+use crate::lease::FeedMode;
+use crate::names::SourceIdentity;
+use crate::range::EpkRange;
+use crate::reshard::Partition;
+use crate::start::{Position, StartFrom};
+use crate::token::FeedToken;
+
+/// Items of a page when the reader does not say.
+const PAGE_ITEMS: usize = 100;
+
+/// How a read fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Throttled,
+    Transient,
+    Fatal,
+    Gone,
+    WindowExceeded,
+    /// Answers only after a very long time.
+    Hang,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    lsn: u64,
+    epk: String,
+    operation: Operation,
+    item: (String, String),
+    body: Value,
+}
+
+#[derive(Debug)]
+struct Container {
+    rid: String,
+    exists: bool,
+    partitions: Vec<Partition>,
+    n_partitions: usize,
+    log: Vec<Entry>,
+    /// LSN of the last change of every item that exists.
+    latest: BTreeMap<(String, String), u64>,
+    faults: VecDeque<Fault>,
+    n_reads: u64,
+}
+
+/// A container keyed by `/key`. Clones share it.
+#[derive(Clone, Debug)]
+pub struct ScriptedFeed {
+    container: Arc<Mutex<Container>>,
+}
+
+impl ScriptedFeed {
+    /// A container with `n` partitions of equal width.
+    pub fn new(n: usize) -> ScriptedFeed {
+        let ranges = EpkRange::full().split_evenly(n);
+        let partition = |(number, range): (usize, EpkRange)| Partition {
+            range,
+            id: Some(number.to_string()),
+        };
+        let container = Container {
+            rid: "c1".to_owned(),
+            exists: true,
+            n_partitions: n,
+            partitions: ranges.into_iter().enumerate().map(partition).collect(),
+            log: Vec::new(),
+            latest: BTreeMap::new(),
+            faults: VecDeque::new(),
+            n_reads: 0,
+        };
+        ScriptedFeed {
+            container: Arc::new(Mutex::new(container)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Container> {
+        self.container.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates or replaces an item; its LSN.
+    pub fn put(&self, key: &str, id: &str, value: Value) -> u64 {
+        let mut container = self.lock();
+        let item = (key.to_owned(), id.to_owned());
+        let known = container.latest.contains_key(&item);
+        let operation = if known { Operation::Replace } else { Operation::Create };
+        let body = json!({"id": id, "key": key, "value": value});
+        container.append(item, operation, body)
+    }
+
+    pub fn delete(&self, key: &str, id: &str) -> u64 {
+        let mut container = self.lock();
+        let item = (key.to_owned(), id.to_owned());
+        let lsn = container.append(item.clone(), Operation::Delete, json!({}));
+        container.latest.remove(&item);
+        lsn
+    }
+
+    /// The last LSN of every item that exists, keyed like a ledger: by key as JSON text, and id.
+    pub fn latest(&self) -> BTreeMap<(String, String), u64> {
+        let container = self.lock();
+        let entry = |((key, id), lsn): (&(String, String), &u64)| ((json!([key]).to_string(), id.clone()), *lsn);
+        container.latest.iter().map(entry).collect()
+    }
+
+    /// Cuts a partition in the middle.
+    pub fn split(&self, index: usize) {
+        let mut container = self.lock();
+        let halves = container.partitions[index].range.split_evenly(2);
+        let halves = halves
+            .into_iter()
+            .map(|range| container.new_partition(range))
+            .collect::<Vec<_>>();
+        container.partitions.splice(index..=index, halves);
+    }
+
+    /// Joins a partition with the one to its right.
+    pub fn merge(&self, index: usize) {
+        let mut container = self.lock();
+        let (left, right) = (
+            &container.partitions[index].range,
+            &container.partitions[index + 1].range,
+        );
+        let whole = EpkRange::new(left.start(), right.end()).expect("neighbours make a range");
+        let whole = container.new_partition(whole);
+        container.partitions.splice(index..=index + 1, [whole]);
+    }
+
+    /// The next reads fail, in this order.
+    pub fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().faults.extend(faults);
+    }
+
+    /// The container is gone; with `again`, another one of its name is there.
+    pub fn drop_container(&self, again: bool) {
+        let mut container = self.lock();
+        container.exists = again;
+        container.rid = "c2".to_owned();
+        container.log.clear();
+        container.latest.clear();
+        container.faults.extend([Fault::Fatal; 100]);
+    }
+
+    pub fn n_reads(&self) -> u64 {
+        self.lock().n_reads
+    }
+
+    async fn page(&self, read: FeedRead<'_>) -> Result<FeedPage, FeedError> {
+        let fault = {
+            let mut container = self.lock();
+            container.n_reads += 1;
+            container.faults.pop_front()
+        };
+        match fault {
+            Some(Fault::Hang) => {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                Err(FeedError::Transient("late".into()))
+            }
+            Some(Fault::Throttled) => Err(FeedError::Throttled {
+                retry_after: Some(Duration::from_millis(50)),
+            }),
+            Some(Fault::Transient) => Err(FeedError::Transient("the service is busy".into())),
+            Some(Fault::Fatal) => Err(FeedError::Fatal("bad request".into())),
+            Some(Fault::Gone) => Err(FeedError::Gone),
+            Some(Fault::WindowExceeded) => Err(FeedError::WindowExceeded("too old".to_owned())),
+            None => self.lock().read(&read),
+        }
+    }
+}
+
+impl Container {
+    fn append(&mut self, item: (String, String), operation: Operation, body: Value) -> u64 {
+        let lsn = self.log.last().map_or(1, |entry| entry.lsn + 1);
+        self.latest.insert(item.clone(), lsn);
+        let epk = epk_of(&item.0);
+        self.log.push(Entry {
+            lsn,
+            epk,
+            operation,
+            item,
+            body,
+        });
+        lsn
+    }
+
+    fn new_partition(&mut self, range: EpkRange) -> Partition {
+        let id = Some(self.n_partitions.to_string());
+        self.n_partitions += 1;
+        Partition { range, id }
+    }
+
+    fn read(&self, read: &FeedRead<'_>) -> Result<FeedPage, FeedError> {
+        if !self
+            .partitions
+            .iter()
+            .any(|partition| partition.range.contains(read.range))
+        {
+            return Err(FeedError::Gone);
+        }
+        let head = self.log.last().map_or(0, |entry| entry.lsn);
+        let after = match read.from {
+            Position::After(token) => token.lsn().ok_or_else(|| FeedError::Fatal("no token".into()))?,
+            Position::From(StartFrom::Beginning | StartFrom::Time(_)) => 0,
+            Position::From(StartFrom::Now) => head,
+        };
+        let n_items = read.items_max.map_or(PAGE_ITEMS, |items| items as usize);
+        let in_range =
+            |entry: &&Entry| read.range.start() <= entry.epk.as_str() && entry.epk.as_str() < read.range.end();
+        let shown = |entry: &&Entry| {
+            read.mode == FeedMode::AllVersionsAndDeletes || self.latest.get(&entry.item) == Some(&entry.lsn)
+        };
+        let entries = self
+            .log
+            .iter()
+            .filter(|entry| entry.lsn > after)
+            .filter(in_range)
+            .filter(shown);
+        let changes: Vec<Change> = entries.take(n_items).map(|entry| entry.change(read.mode)).collect();
+        let reached = match changes.last() {
+            Some(change) if changes.len() == n_items => change.metadata.lsn.unwrap_or(after),
+            _ => head.max(after),
+        };
+        Ok(FeedPage {
+            changes,
+            token: FeedToken::at(reached),
+            charge: 1.0,
+            head_lsn: Some(head),
+        })
+    }
+}
+
+impl Entry {
+    fn change(&self, mode: FeedMode) -> Change {
+        let is_delete = self.operation == Operation::Delete;
+        Change {
+            current: (!is_delete).then(|| self.body.clone()),
+            previous: None,
+            metadata: ChangeMetadata {
+                lsn: Some(self.lsn),
+                operation: (mode == FeedMode::AllVersionsAndDeletes).then_some(self.operation),
+                id: is_delete.then(|| self.item.1.clone()),
+                partition_key: is_delete.then(|| json!([self.item.0])),
+                ..ChangeMetadata::default()
+            },
+        }
+    }
+}
+
+/// A hash with the two highest bits clear, as the service's are.
+fn epk_of(key: &str) -> String {
+    let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+    let mut bytes: Vec<u8> = hash.as_ref()[..16].to_vec();
+    bytes[0] &= 0x3F;
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+impl FeedSource for ScriptedFeed {
+    fn describe(&self) -> BoxFuture<'_, Result<SourceDescription, FeedError>> {
+        let description = SourceDescription {
+            identity: SourceIdentity {
+                host: "scripted".to_owned(),
+                database_rid: "d".to_owned(),
+                container_rid: self.lock().rid.clone(),
+            },
+            key_paths: vec!["/key".to_owned()],
+        };
+        async { Ok(description) }.boxed()
+    }
+
+    fn container_rid(&self) -> BoxFuture<'_, Result<String, FeedError>> {
+        let container = self.lock();
+        let found = if container.exists {
+            Ok(container.rid.clone())
+        } else {
+            Err(FeedError::NotFound("gone".to_owned()))
+        };
+        async { found }.boxed()
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>> {
+        let partitions = self.lock().partitions.clone();
+        async { Ok(partitions) }.boxed()
+    }
+
+    fn read<'a>(&'a self, read: FeedRead<'a>) -> BoxFuture<'a, Result<FeedPage, FeedError>> {
+        self.page(read).boxed()
+    }
+}
