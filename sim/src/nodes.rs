@@ -367,6 +367,7 @@ async fn start(store: Arc<FailingStore>, clock: &Arc<ManualClock>) -> Arc<Node> 
         enforce_throughput: false,
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_secs(3600),
+        query_time_max: Duration::from_secs(30),
     };
     let store: Arc<dyn Store> = store;
     let clock: Arc<ManualClock> = Arc::clone(clock);

@@ -23,7 +23,7 @@ use crate::control::Control;
 use crate::events::Events;
 use crate::meters::Meters;
 use crate::partition::Partition;
-use crate::query::{self, ItemQuery};
+use crate::query::{self, ItemQuery, QueryLoad};
 use crate::tasks::Tasks;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
@@ -43,6 +43,8 @@ pub struct NodeSettings {
     pub cache_bytes: usize,
     /// How often expired items are looked for.
     pub purge_interval: Duration,
+    /// A query that has no answer after this long fails.
+    pub query_time_max: Duration,
 }
 
 /// One region of one account.
@@ -58,8 +60,14 @@ pub struct Node {
     events: Events,
     /// Readers of change feeds that may wait at a time.
     pub(crate) feed_waiters: Semaphore,
+    pub(crate) query_load: Arc<QueryLoad>,
     keys: RwLock<Arc<AccountKeys>>,
     partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
+}
+
+/// Queries that take long run on no more threads than there are processors.
+fn heavy_queries_max() -> usize {
+    std::thread::available_parallelism().map_or(2, |n| n.get().max(2))
 }
 
 impl Node {
@@ -76,6 +84,7 @@ impl Node {
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {
             cache: Arc::new(HotCache::new(settings.cache_bytes)),
+            query_load: QueryLoad::new(heavy_queries_max()),
             settings,
             store,
             clock,
@@ -151,15 +160,18 @@ impl Node {
                 query,
                 features,
                 partition_key,
-            } => query::plan_for_client(
-                self,
-                &principal,
-                &options,
-                &container,
-                &query,
-                &features,
-                partition_key.as_ref(),
-            ),
+            } => {
+                query::plan_for_client(
+                    self,
+                    &principal,
+                    &options,
+                    &container,
+                    &query,
+                    &features,
+                    partition_key.as_ref(),
+                )
+                .await
+            }
             Operation::ChangeFeed(read) => change_feed::read(self, &principal, &options, read).await,
         }
     }

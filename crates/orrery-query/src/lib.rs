@@ -36,7 +36,7 @@ pub use values::{print_row, row_text};
 
 use orrery_model::Value;
 use parse::ast::Statement;
-use run::{ListCursor, PageLimits, Unlimited};
+use run::{ListCursor, PageLimits, Row, Unlimited};
 
 /// A query whose text is well-formed.
 #[derive(Clone, Debug)]
@@ -71,13 +71,13 @@ pub fn evaluate_list(
 ) -> Result<Vec<Value>> {
     let plan = plan::plan(query, &Definition::plain(), parameters)?;
     let mut cursor = ListCursor::new(items);
-    Ok(run::run(
+    let page = run::run(
         &plan,
         &mut cursor,
         context,
         PageLimits::unlimited(),
         None,
         &mut Unlimited,
-    )?
-    .rows)
+    )?;
+    page.rows.into_iter().map(Row::into_value).collect()
 }

@@ -22,16 +22,17 @@
 //! hybrid {…}                   instead of rows: members of hybridSearchQueryInfo that must be so
 //! ```
 //!
-//! Queries with rows run twice, whole and in pages of one row, and must answer the same.
+//! Queries with rows run three times, whole, in pages of one row, and over the items as stored text, and must answer the same.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
+use bytes::Bytes;
 use orrery_model::json::{Object, parse_value};
 use orrery_model::key::{KeyKind, KeyVersion, PropertyPath};
 use orrery_model::{Epk, EpkRange, PartitionKey, PartitionKeyDefinition, Value};
 use orrery_query::plan::{Features, plan, query_plan};
-use orrery_query::run::{Cursor, Item, PageLimits, Resume, Unlimited, run};
+use orrery_query::run::{Content, Cursor, Item, PageLimits, Resume, Row, Unlimited, run};
 use orrery_query::{Context, Definition, Parameters, Plan, Query, QueryError, UserFunctions, row_text};
 
 #[test]
@@ -199,7 +200,7 @@ fn check_case(case: &Case, around: &Surroundings) -> Result<(), String> {
         "rows" => check_rows(case, around, block, true),
         "bag" => check_rows(case, around, block, false),
         "error" => {
-            let error = answer(case, around, PageLimits::unlimited())
+            let error = answer(case, around, PageLimits::unlimited(), false)
                 .err()
                 .ok_or("the query was accepted")?;
             compare("error", &json(&whole).to_text(), &json(&error.inner()).to_text())
@@ -234,16 +235,20 @@ fn check_rows(case: &Case, around: &Surroundings, wanted: &[String], ordered: bo
         rows_max: 1,
         ..PageLimits::unlimited()
     };
-    for limits in [PageLimits::unlimited(), one_by_one] {
-        let rows = answer(case, around, limits).map_err(|error| error.inner())?;
-        let mut got: Vec<String> = rows.iter().map(row_text).collect();
+    let forms = [
+        (PageLimits::unlimited(), false),
+        (one_by_one, false),
+        (one_by_one, true),
+    ];
+    for (limits, as_text) in forms {
+        let mut got = answer(case, around, limits, as_text).map_err(|error| error.inner())?;
         let mut wanted: Vec<String> = wanted.iter().map(|row| row_text(&json(row))).collect();
         if !ordered {
             got.sort();
             wanted.sort();
         }
         compare(
-            &format!("rows in pages of {}", limits.rows_max),
+            &format!("rows in pages of {}, as text: {as_text}", limits.rows_max),
             &wanted.join("\n"),
             &got.join("\n"),
         )?;
@@ -251,26 +256,34 @@ fn check_rows(case: &Case, around: &Surroundings, wanted: &[String], ordered: bo
     Ok(())
 }
 
-fn answer(case: &Case, around: &Surroundings, limits: PageLimits) -> Result<Vec<Value>, QueryError> {
+fn answer(case: &Case, around: &Surroundings, limits: PageLimits, as_text: bool) -> Result<Vec<String>, QueryError> {
     let query = Query::parse(&case.sql)?;
     let plan = plan(
         &query,
         &Definition::of_container(&around.definition)?,
         &parameters(case)?,
     )?;
-    all_pages(&plan, &around.items, limits)
+    let text = |item: &Value| Bytes::from(item.to_text());
+    let texts: Option<Vec<Bytes>> = as_text.then(|| around.items.iter().map(text).collect());
+    all_pages(&plan, &around.items, texts.as_deref(), limits)
 }
 
 /// A cursor that can start anywhere, as a store's would.
 struct From<'a> {
     items: &'a [Value],
+    /// The same items as text, if that is how they are given.
+    texts: Option<&'a [Bytes]>,
     at: usize,
 }
 
 impl Cursor for From<'_> {
     fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
+        let content = |value| match self.texts {
+            Some(texts) => Content::Text(&texts[self.at]),
+            None => Content::Value(value),
+        };
         let item = self.items.get(self.at).map(|value| Item {
-            value: Some(value),
+            content: content(value),
             rank: self.at as u64,
         });
         self.at += 1;
@@ -281,17 +294,24 @@ impl Cursor for From<'_> {
 /// More pages than any test has rows.
 const PAGES_MAX: usize = 1000;
 
-fn all_pages(plan: &Plan, items: &[Value], limits: PageLimits) -> Result<Vec<Value>, QueryError> {
+fn all_pages(
+    plan: &Plan,
+    items: &[Value],
+    texts: Option<&[Bytes]>,
+    limits: PageLimits,
+) -> Result<Vec<String>, QueryError> {
     let mut rows = Vec::new();
     let mut resume: Option<Resume> = None;
     let mut at = 0;
     for _ in 0..PAGES_MAX {
         let mut cursor = From {
             items,
+            texts,
             at: if plan.is_streaming() { at } else { 0 },
         };
         let page = run(plan, &mut cursor, &context(), limits, resume.as_ref(), &mut Unlimited)?;
-        rows.extend(page.rows);
+        let text = |row: Row| String::from_utf8(row.into_text().to_vec()).expect("rows are text");
+        rows.extend(page.rows.into_iter().map(text));
         let Some(next) = page.resume else { return Ok(rows) };
         at = if next.repeats_item() { cursor.at - 1 } else { cursor.at };
         resume = Resume::from_json(&next.to_json());

@@ -49,6 +49,7 @@ async fn start() -> Arc<Node> {
         enforce_throughput: false,
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_secs(3600),
+        query_time_max: Duration::from_secs(30),
     };
     let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
     Node::start(settings, MemoryStore::new(), clock)

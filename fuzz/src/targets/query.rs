@@ -104,7 +104,7 @@ pub(super) fn query(bytes: &[u8]) {
             &mut Steps,
         );
         let Ok(page) = page else { return };
-        page.rows.iter().for_each(|row| drop(orrery_query::row_text(row)));
+        page.rows.into_iter().for_each(|row| drop(row.into_text()));
         // A streaming plan would go on with the next item, which this cursor does not do.
         if page.resume.is_none() || plan.is_streaming() {
             return;

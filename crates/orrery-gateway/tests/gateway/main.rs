@@ -2,7 +2,7 @@
 //!
 //! `transport`: protocols and TLS on one port. `limits`: clients that send too much, too slowly or nonsense. `auth`: who
 //! sends a request. `feed`: the change feed, over a real node. `admin`: everything beside the Cosmos API, `events` apart.
-//! `node`: with a real node instead of a script. `shutdown`: how it ends.
+//! `node`: with a real node instead of a script. `bombs`: queries meant to hurt. `shutdown`: how it ends.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
 
 mod admin;
 mod auth;
+mod bombs;
 mod client;
 mod events;
 mod feed;

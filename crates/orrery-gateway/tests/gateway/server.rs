@@ -161,6 +161,7 @@ impl Server {
             enforce_throughput: false,
             cache_bytes: 1 << 20,
             purge_interval,
+            query_time_max: Duration::from_secs(1),
         };
         let node = Node::start(settings, MemoryStore::new(), clock).await.unwrap();
         Server::assemble(Parts::new(Arc::new(node), Settings::default()), None)

@@ -7,10 +7,12 @@
 mod number;
 mod parse;
 mod print;
+mod project;
 
 pub use number::Number;
 pub use parse::{JsonError, Parsed, parse, parse_value};
 pub use print::{print, print_string, print_with};
+pub use project::{PathPart, Wanted};
 
 /// Any JSON value.
 #[derive(Clone, Debug, PartialEq)]

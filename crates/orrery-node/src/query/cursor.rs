@@ -5,14 +5,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_model::json::{self, Value};
 use orrery_model::{EpkRange, Error, Result, Status, Timestamp};
 use orrery_partition::decide::unreadable;
 use orrery_partition::expiry::is_expired;
 use orrery_partition::keys::{self, EpkForm};
 use orrery_partition::storage::Snapshot;
 use orrery_partition::stored::StoredItem;
-use orrery_query::run::{Cursor, Item};
+use orrery_query::run::{Content, Cursor, Item};
 
 use crate::catalogue::ContainerEntry;
 use crate::continuation::Continuation;
@@ -35,7 +34,7 @@ pub struct ItemCursor<'a> {
     /// Where the current part goes on.
     from: Bound<Bytes>,
     fetched: VecDeque<(Bytes, Bytes)>,
-    current: Option<Value>,
+    current: Bytes,
     last: Option<Bytes>,
     pub bytes_read: usize,
 }
@@ -70,7 +69,7 @@ impl<'a> ItemCursor<'a> {
             parts,
             from,
             fetched: VecDeque::new(),
-            current: None,
+            current: Bytes::new(),
             last: None,
             bytes_read: 0,
         }
@@ -121,10 +120,10 @@ impl Cursor for ItemCursor<'_> {
             self.bytes_read += item.body.len();
             let malformed = || Error::new(Status::INTERNAL, "a stored item is malformed");
             let (_, number) = keys::read_item(self.form, &key).ok_or_else(malformed)?;
-            let value = json::parse_value(&item.body).map_err(|_| malformed())?;
             self.last = Some(key);
+            self.current = item.body;
             return Ok(Some(Item {
-                value: Some(self.current.insert(value)),
+                content: Content::Text(&self.current),
                 rank: number,
             }));
         }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use orrery_model::json::Value;
 use orrery_model::{Charge, Error, PartitionKey, ResourceId, Result, Status, Timestamp};
 use orrery_query::plan::{Features, Plan, plan, query_plan};
-use orrery_query::run::{Budget, Pace, PageLimits, Progress, Resume};
-use orrery_query::{Context, Definition, Parameters, Query, evaluate_list, row_text};
+use orrery_query::run::{Budget, Pace, PageLimits, Progress, Resume, Row};
+use orrery_query::{Context, Definition, Parameters, Query, evaluate_list};
 
 use crate::api::{
     ContainerRef, Facts, Failure, Feed, FeedOf, FeedTarget, Options, Outcome, Page, Principal, QueryText, Reply,
@@ -25,9 +25,12 @@ use crate::node::Node;
 use crate::scripts::{Calls, Scripts};
 
 mod cursor;
+mod load;
 mod token;
 
 use cursor::{ItemCursor, Part};
+use load::Admission;
+pub use load::QueryLoad;
 use token::QueryContinuation;
 
 /// Rows of a page when the client does not say, and at most.
@@ -36,9 +39,13 @@ const PAGE_ROWS_MAX: usize = 10_000;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What sorting, grouping and removing duplicates may hold.
 const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// A page that can be continued ends after this long; one that cannot fails after the longer time.
+/// A page that can be continued ends after this long; one that cannot goes on until its query has no time left.
 const PAGE_TIME: Duration = Duration::from_secs(4);
-const QUERY_TIME_MAX: Duration = Duration::from_secs(30);
+/// From here on a query counts as heavy, and waits this long until it may go on as one.
+const LIGHT_TIME: Duration = Duration::from_millis(50);
+const HEAVY_WAIT: Duration = Duration::from_secs(10);
+/// Longer texts take so long to plan that the reactor should not do it.
+const QUICK_TEXT_BYTES: usize = 8 * 1024;
 /// How often a query begins again because partitions changed under it.
 const RESHARD_RETRIES: usize = 3;
 
@@ -115,9 +122,11 @@ async fn page_of_items(
              specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
         ));
     }
-    let parsed = Query::parse(&query.text)?;
-    let definition = Definition::of_container(container.definition.fields())?;
-    let plan = plan(&parsed, &definition, &parameters(&query.parameters)?)?;
+    let plan = prepare(container, query, |parsed, container, parameters| {
+        let definition = Definition::of_container(container.definition.fields())?;
+        Ok(plan(parsed, &definition, parameters)?)
+    });
+    let plan = plan.await?;
     let scripts = Scripts::find(&node.control.catalogue(), container, plan.user_functions())?;
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in &ranges {
@@ -144,7 +153,10 @@ async fn page_of_items(
         (None, Some(filter)) => Some(resumed_by_client(container, filter)?),
         (None, None) => None,
     };
+    let admission = node.query_load.admit().await?;
     let work = PageWork {
+        admission,
+        time_max: node.settings.query_time_max,
         container: Arc::clone(container),
         plan,
         scripts,
@@ -177,6 +189,19 @@ async fn page_of_items(
     }))
 }
 
+/// Parses a query and makes something of it.
+async fn prepare<T: Send + 'static>(
+    container: &Arc<ContainerEntry>,
+    query: &QueryText,
+    make: impl FnOnce(&Query, &ContainerEntry, &Parameters) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if query.text.len() <= QUICK_TEXT_BYTES {
+        return make(&Query::parse(&query.text)?, container, &parameters(&query.parameters)?);
+    }
+    let (container, query) = (Arc::clone(container), query.clone());
+    blocking(move || make(&Query::parse(&query.text)?, &container, &parameters(&query.parameters)?)).await
+}
+
 /// Where a client that keeps the last sort values itself wants a sorted query to go on.
 fn resumed_by_client(container: &ContainerEntry, filter: &Value) -> Result<QueryContinuation> {
     let rank = |rid: &str| item_number(container, &ResourceId::parse(rid)?);
@@ -199,6 +224,8 @@ fn limits(page: &Page) -> PageLimits {
 
 /// Everything one page needs, to be taken to another thread.
 struct PageWork {
+    admission: Admission,
+    time_max: Duration,
     container: Arc<ContainerEntry>,
     plan: Plan,
     scripts: Scripts,
@@ -227,16 +254,18 @@ impl PageWork {
         let mut cursor = ItemCursor::new(&self.container, self.parts, start.take(), inclusive, self.now);
         let mut budget = TimeBudget {
             started: Instant::now(),
+            time_max: self.time_max,
+            admission: self.admission,
             streaming,
             items_seen: 0,
         };
-        let calls = Calls::new(self.scripts);
+        let calls = Calls::new(self.scripts, self.time_max);
         let context = Context {
             functions: Some(&calls),
             ..context(self.now)
         };
         let page = orrery_query::run::run(&self.plan, &mut cursor, &context, self.limits, resume, &mut budget)?;
-        let rows: Vec<Bytes> = page.rows.iter().map(|row| Bytes::from(row_text(row))).collect();
+        let rows: Vec<Bytes> = page.rows.into_iter().map(Row::into_text).collect();
         let charge = Charge::query(cursor.bytes_read, page.progress.items_read, rows.len());
         let last = cursor
             .last()
@@ -252,6 +281,8 @@ impl PageWork {
 /// Ends pages in time.
 struct TimeBudget {
     started: Instant,
+    time_max: Duration,
+    admission: Admission,
     streaming: bool,
     items_seen: u64,
 }
@@ -260,12 +291,19 @@ impl Budget for TimeBudget {
     fn check(&mut self, progress: &Progress) -> Result<Pace> {
         // Looking at the clock for every item would cost more than the item. A question within one item means much work.
         let within_item = std::mem::replace(&mut self.items_seen, progress.items_read) == progress.items_read;
-        if !within_item && !progress.items_read.is_multiple_of(64) {
+        if !within_item && !progress.items_read.is_multiple_of(8) {
             return Ok(Pace::GoOn);
         }
+        self.admission.hold(progress.memory_bytes)?;
         let elapsed = self.started.elapsed();
-        if elapsed > QUERY_TIME_MAX {
+        if elapsed > self.time_max {
             return Err(Error::new(Status::REQUEST_TIMEOUT, "The query takes too long."));
+        }
+        if elapsed > LIGHT_TIME && !self.admission.is_heavy() && !self.admission.try_become_heavy() {
+            if self.streaming && !within_item {
+                return Ok(Pace::Pause);
+            }
+            self.admission.become_heavy(HEAVY_WAIT)?;
         }
         Ok(if self.streaming && elapsed > PAGE_TIME {
             Pace::Pause
@@ -276,7 +314,7 @@ impl Budget for TimeBudget {
 }
 
 /// How a client should run a query over several partitions.
-pub fn plan_for_client(
+pub async fn plan_for_client(
     node: &Node,
     principal: &Principal,
     options: &Options,
@@ -292,24 +330,13 @@ pub fn plan_for_client(
         charge: Charge::metadata(false),
         ..Facts::default()
     };
-    let planned = Query::parse(&query.text).and_then(|parsed| {
+    let features = Features::parse(&features.join(","));
+    let planned = prepare(&container, query, move |parsed, container, parameters| {
         let definition = Definition::of_container(container.definition.fields())?;
-        let mut given = Parameters::none();
-        for (name, value) in &query.parameters {
-            given.add(name, value.clone())?;
-        }
-        query_plan(
-            &parsed,
-            &definition,
-            container.definition.partition_key(),
-            &given,
-            &Features::parse(&features.join(",")),
-        )
+        let key = container.definition.partition_key();
+        Ok(query_plan(parsed, &definition, key, parameters, &features)?.to_json())
     });
-    finish(
-        planned.map(|plan| Outcome::Plan(plan.to_json())).map_err(Error::from),
-        facts,
-    )
+    finish(planned.await.map(Outcome::Plan), facts)
 }
 
 fn parameters(given: &[(String, Option<Value>)]) -> Result<Parameters> {

@@ -73,10 +73,11 @@ pub struct Calls {
 }
 
 impl Calls {
-    pub fn new(scripts: Scripts) -> Calls {
+    /// The functions get no more time than the query has.
+    pub fn new(scripts: Scripts, query_time_max: Duration) -> Calls {
         Calls {
             scripts,
-            time_max: TIME_MAX,
+            time_max: query_time_max.min(TIME_MAX),
             engine: OnceCell::new(),
         }
     }

@@ -5,10 +5,7 @@ use super::*;
 const TIME: Duration = Duration::from_millis(400);
 
 fn calls(script: &str) -> Calls {
-    Calls {
-        time_max: TIME,
-        ..Calls::new(Scripts(HashMap::from([("f".to_owned(), script.to_owned())])))
-    }
+    Calls::new(Scripts(HashMap::from([("f".to_owned(), script.to_owned())])), TIME)
 }
 
 /// Calls `script` with the values of a JSON array; the result is JSON text or `undefined`.

@@ -9,7 +9,7 @@ use orrery_model::etag::Precondition;
 use orrery_model::json::{self, Value};
 use orrery_model::{Epk, EpkRange};
 use orrery_query::index::{Condition, IndexOrder};
-use orrery_query::run::{Cursor, Item, PageLimits, Resume, Unlimited, run, run_in_order};
+use orrery_query::run::{Content, Cursor, Item, PageLimits, Resume, Row, Unlimited, run, run_in_order};
 use orrery_query::{Context, Definition, Parameters, Plan, Query};
 use proptest::prelude::*;
 
@@ -145,7 +145,7 @@ impl Cursor for KeyCursor<'_> {
         let (_, number) = keys::read_item(self.bench.form(), &key).unwrap();
         self.last = Some(key);
         Ok(Some(Item {
-            value: Some(self.current.insert(json::parse_value(&item.body).unwrap())),
+            content: Content::Value(self.current.insert(json::parse_value(&item.body).unwrap())),
             rank: number,
         }))
     }
@@ -162,10 +162,14 @@ impl Cursor for OrderedCursor<'_> {
             return Ok(None);
         };
         Ok(Some(Item {
-            value: Some(self.current.insert(item.value)),
+            content: Content::Value(self.current.insert(item.value)),
             rank: item.number,
         }))
     }
+}
+
+fn values(rows: Vec<Row>) -> Vec<Value> {
+    rows.into_iter().map(|row| row.into_value().unwrap()).collect()
 }
 
 /// How a page is made.
@@ -267,7 +271,7 @@ impl Paging<'_> {
         )
         .unwrap();
         let next = page.resume.map(|resume| At { resume, last: None });
-        Some((page.rows, next))
+        Some((values(page.rows), next))
     }
 
     fn page(&self, at: &At, way: Way) -> (Vec<Value>, Option<At>) {
@@ -299,7 +303,7 @@ impl Paging<'_> {
         )
         .unwrap();
         let last = cursor.last.filter(|_| streaming);
-        (page.rows, page.resume.map(|resume| At { resume, last }))
+        (values(page.rows), page.resume.map(|resume| At { resume, last }))
     }
 
     /// All rows, page by page, each page made in the next of the ways.

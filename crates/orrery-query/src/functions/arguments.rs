@@ -23,10 +23,17 @@ pub(crate) struct Environment {
     pub planar: bool,
     random: Cell<u64>,
     patterns: RefCell<HashMap<String, Option<Regex>>>,
+    excessive: Cell<bool>,
 }
 
 /// Compiled patterns kept per run.
 const PATTERNS_MAX: usize = 64;
+
+/// Largest value that an expression may make.
+pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Steps of a loop within one function, each of about a nanosecond.
+const WORK_MAX: usize = 1 << 31;
 
 impl Environment {
     pub fn new(now_ticks: i64, seed: u64, planar: bool) -> Environment {
@@ -35,7 +42,31 @@ impl Environment {
             planar,
             random: Cell::new(seed),
             patterns: RefCell::default(),
+            excessive: Cell::new(false),
         }
+    }
+
+    /// Asked by functions whose result can be much larger than their arguments. `None` ends the function, and the run.
+    pub fn allow_bytes(&self, bytes: usize) -> Option<()> {
+        self.allow(bytes <= VALUE_BYTES_MAX)
+    }
+
+    /// Asked by functions that take more than linear time.
+    pub fn allow_work(&self, factors: &[usize]) -> Option<()> {
+        let work = factors.iter().fold(1usize, |work, factor| work.saturating_mul(*factor));
+        self.allow(work <= WORK_MAX)
+    }
+
+    fn allow(&self, allowed: bool) -> Option<()> {
+        if !allowed {
+            self.excessive.set(true);
+        }
+        allowed.then_some(())
+    }
+
+    /// Whether a function was ended for asking too much.
+    pub fn was_excessive(&self) -> bool {
+        self.excessive.get()
     }
 
     /// The next number of the seeded sequence (SplitMix64), in [0, 1).

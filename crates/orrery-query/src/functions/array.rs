@@ -8,7 +8,7 @@ use orrery_model::{Number, Value};
 use super::aggregate::{Accumulator, AggregateKind, OrderedValue};
 use super::arguments::{Arguments, boolean, double, integer};
 use super::registry::{Table, at_least, between, exactly};
-use crate::values::equal;
+use crate::values::{equal, size_bytes};
 
 pub(super) fn register(table: &mut Table) {
     table.scalar("ARRAY_CONCAT", at_least(2), concat);
@@ -88,6 +88,8 @@ fn concat(arguments: &Arguments<'_>) -> Option<Value> {
     let arrays = (0..arguments.len())
         .map(|index| arguments.array(index))
         .collect::<Option<Vec<_>>>()?;
+    let n_bytes = arrays.iter().copied().flatten().map(size_bytes).sum();
+    arguments.environment.allow_bytes(n_bytes)?;
     Some(Value::Array(arrays.concat()))
 }
 
@@ -113,6 +115,7 @@ fn has_members(value: &Value, wanted: &Object) -> bool {
 /// Three-valued AND or OR over the wanted values.
 fn contains_each(arguments: &Arguments<'_>, any: bool) -> Option<Value> {
     let array = arguments.array(0)?;
+    arguments.environment.allow_work(&[array.len(), arguments.len()])?;
     let mut result = Some(!any);
     for index in 1..arguments.len() {
         match arguments
@@ -174,6 +177,8 @@ fn object_to_array(arguments: &Arguments<'_>) -> Option<Value> {
     let object = arguments.get(0)?.as_object()?;
     let name_of_key = if arguments.has(1) { arguments.string(1)? } else { "k" };
     let name_of_value = if arguments.has(2) { arguments.string(2)? } else { "v" };
+    let names = (name_of_key.len() + name_of_value.len()).saturating_mul(object.len());
+    arguments.environment.allow_bytes(names)?;
     let entry = |(name, value): (&str, &Value)| {
         let mut entry = Object::new();
         entry.insert(name_of_key, Value::from(name));

@@ -18,5 +18,5 @@ mod type_check;
 pub(crate) mod vector;
 
 pub(crate) use aggregate::{Accumulator, AggregateKind, OrderedValue};
-pub(crate) use arguments::{Arguments, Environment};
+pub(crate) use arguments::{Arguments, Environment, VALUE_BYTES_MAX};
 pub(crate) use registry::{Kind, Scalar, ScoreKind, find};

@@ -1,5 +1,7 @@
 //! Statements: sources, filter, output, and what surrounds them.
 
+use orrery_model::json::Wanted;
+
 use super::counts::Counts;
 use super::expr::{Block, Collection, Expr, Source, Step};
 use super::limits::{JOINS_MAX, PROBLEMS_MAX, USER_CALLS_MAX};
@@ -125,7 +127,7 @@ impl<'a> Compiler<'a> {
                 place: Place::Document(Vec::new()),
             };
         }
-        Plan {
+        let mut plan = Plan {
             input,
             block: compiled.block,
             ordering: compiled.ordering,
@@ -134,7 +136,11 @@ impl<'a> Compiler<'a> {
             limit: counts.limit,
             planar: self.definition.planar,
             user_functions: Vec::new(),
-        }
+            wanted: Wanted::default(),
+            gives_items: false,
+        };
+        plan.survey();
+        plan
     }
 
     fn input(&mut self, statement: &Statement) -> Input {

@@ -11,6 +11,7 @@ mod expressions;
 pub mod fan_out;
 mod grouping;
 mod limits;
+mod needs;
 mod order;
 mod rank;
 mod scope;
@@ -22,6 +23,8 @@ pub(crate) use expressions::negated;
 pub use fan_out::{Feature, Features, QueryPlan, query_plan};
 pub(crate) use order::{Ordering, SortKey};
 pub(crate) use rank::{Ranking, Score};
+
+use orrery_model::json::Wanted;
 
 use crate::Query;
 use crate::definition::Definition;
@@ -41,6 +44,10 @@ pub struct Plan {
     pub(crate) planar: bool,
     /// The user-defined functions it calls, each once.
     pub(crate) user_functions: Vec<String>,
+    /// The parts of an item that have to be read for it.
+    pub(crate) wanted: Wanted,
+    /// Each row is the item itself, unchanged.
+    pub(crate) gives_items: bool,
 }
 
 /// What feeds the outermost block.

@@ -9,7 +9,7 @@ use crate::error::{QueryError, Result};
 pub struct Progress {
     pub items_read: u64,
     pub rows: u64,
-    /// Bindings made; a measure of work.
+    /// Bindings made and functions called; a measure of work.
     pub steps: u64,
     /// Bytes held for sorting, grouping and removing duplicates.
     pub memory_bytes: usize,
@@ -44,7 +44,10 @@ const STEPS_PER_CHECK: u64 = 1024;
 /// Counts what a run uses and asks the budget.
 pub(crate) struct Meter<'b> {
     budget: RefCell<&'b mut dyn Budget>,
-    progress: Cell<Progress>,
+    items_read: Cell<u64>,
+    rows: Cell<u64>,
+    steps: Cell<u64>,
+    memory_bytes: Cell<usize>,
     memory_bytes_max: usize,
 }
 
@@ -52,7 +55,10 @@ impl<'b> Meter<'b> {
     pub fn new(budget: &'b mut dyn Budget, memory_bytes_max: usize) -> Meter<'b> {
         Meter {
             budget: RefCell::new(budget),
-            progress: Cell::default(),
+            items_read: Cell::new(0),
+            rows: Cell::new(0),
+            steps: Cell::new(0),
+            memory_bytes: Cell::new(0),
             memory_bytes_max,
         }
     }
@@ -63,29 +69,29 @@ impl<'b> Meter<'b> {
     }
 
     pub fn progress(&self) -> Progress {
-        self.progress.get()
+        Progress {
+            items_read: self.items_read.get(),
+            rows: self.rows.get(),
+            steps: self.steps.get(),
+            memory_bytes: self.memory_bytes.get(),
+        }
     }
 
     /// Counts one item about to be read.
     pub fn item(&self) -> Result<Pace> {
-        let mut progress = self.progress.get();
-        progress.items_read += 1;
-        self.progress.set(progress);
+        self.items_read.set(self.items_read.get() + 1);
         self.check()
     }
 
     pub fn row(&self) {
-        let mut progress = self.progress.get();
-        progress.rows += 1;
-        self.progress.set(progress);
+        self.rows.set(self.rows.get() + 1);
     }
 
-    /// Counts one binding.
+    /// Counts one binding or one call of a function.
     pub fn step(&self) -> Result<()> {
-        let mut progress = self.progress.get();
-        progress.steps += 1;
-        self.progress.set(progress);
-        if progress.steps.is_multiple_of(STEPS_PER_CHECK) {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps);
+        if steps.is_multiple_of(STEPS_PER_CHECK) {
             self.check()?;
         }
         Ok(())
@@ -93,10 +99,9 @@ impl<'b> Meter<'b> {
 
     /// Counts memory that stays held until the run ends.
     pub fn hold(&self, bytes: usize) -> Result<()> {
-        let mut progress = self.progress.get();
-        progress.memory_bytes += bytes;
-        self.progress.set(progress);
-        if progress.memory_bytes > self.memory_bytes_max {
+        let held = self.memory_bytes.get().saturating_add(bytes);
+        self.memory_bytes.set(held);
+        if held > self.memory_bytes_max {
             return Err(QueryError::plain(format!(
                 "The query needs more than the allowed {} bytes of memory. Narrow its filter or limit its rows.",
                 self.memory_bytes_max
@@ -107,14 +112,11 @@ impl<'b> Meter<'b> {
 
     /// Gives back memory counted before.
     pub fn release(&self, bytes: usize) {
-        let mut progress = self.progress.get();
-        progress.memory_bytes = progress.memory_bytes.saturating_sub(bytes);
-        self.progress.set(progress);
+        self.memory_bytes.set(self.memory_bytes.get().saturating_sub(bytes));
     }
 
     fn check(&self) -> Result<Pace> {
-        let progress = self.progress.get();
-        Ok(self.budget.borrow_mut().check(&progress)?)
+        Ok(self.budget.borrow_mut().check(&self.progress())?)
     }
 }
 

@@ -9,6 +9,7 @@ use super::cursor::Cursor;
 use super::evaluate::Evaluator;
 use super::frame::Frame;
 use super::groups::Groups;
+use super::item::{Ready, Row};
 use super::rank;
 use super::resume::SortPosition;
 use super::rows::Seen;
@@ -17,7 +18,6 @@ use super::stream::check_finite;
 use super::{PageLimits, Resume};
 use crate::error::Result;
 use crate::plan::{Ordering, Plan, SortKey};
-use crate::values::size_bytes;
 
 pub(super) fn page(
     plan: &Plan,
@@ -25,7 +25,7 @@ pub(super) fn page(
     evaluator: &Evaluator<'_>,
     limits: PageLimits,
     resume: Resume,
-) -> Result<(Vec<Value>, Option<Resume>)> {
+) -> Result<(Vec<Row>, Option<Resume>)> {
     let rows = match (&plan.block.grouping, &plan.ordering) {
         (Some(_), _) => grouped(plan, cursor, evaluator)?,
         (None, Ordering::Keys(keys)) => sorted(plan, keys, cursor, evaluator, limits, &resume)?,
@@ -40,20 +40,17 @@ fn in_order(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> 
     let mut rows = Vec::new();
     while let Some(item) = cursor.next()? {
         evaluator.meter.item()?;
-        let rank = item.rank;
-        let frame = Frame::root(item.value);
-        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
-            if let Some(value) = evaluator.eval(&plan.block.output, inner)? {
-                evaluator.meter.hold(size_bytes(&value))?;
+        let item = Ready::new(plan, item)?;
+        _ = evaluator.matches(&plan.block, &item.frame(), &mut |inner| {
+            if let Some(row) = item.row(plan, evaluator, inner)? {
                 let position = SortPosition {
                     keys: Vec::new(),
-                    rank,
+                    rank: item.rank,
                     row: rows.len() as u64,
                 };
-                rows.push(SortedRow {
-                    position,
-                    value: value.into_owned(),
-                });
+                let row = SortedRow { position, row };
+                evaluator.meter.hold(row.size_bytes())?;
+                rows.push(row);
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -66,8 +63,8 @@ fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> R
     let mut groups = Groups::new(grouping, evaluator.meter.held());
     while let Some(item) = cursor.next()? {
         evaluator.meter.item()?;
-        let frame = Frame::root(item.value);
-        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
+        let item = Ready::new(plan, item)?;
+        _ = evaluator.matches(&plan.block, &item.frame(), &mut |inner| {
             groups.add(evaluator, inner)?;
             Ok(ControlFlow::Continue(()))
         })?;
@@ -89,10 +86,12 @@ fn grouped(plan: &Plan, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> R
                 row: 0,
             };
             n_rows += 1;
-            buffer.add(SortedRow {
+            let row = SortedRow {
                 position,
-                value: value.into_owned(),
-            });
+                row: Row::Value(value.into_owned()),
+            };
+            evaluator.meter.hold(row.size_bytes())?;
+            buffer.add(row);
             Ok(ControlFlow::Continue(()))
         },
     )?;
@@ -120,16 +119,15 @@ fn sorted(
     let mut buffer = SortBuffer::new(keys, rows_wanted(plan, limits, resume));
     while let Some(item) = cursor.next()? {
         evaluator.meter.item()?;
-        let rank = item.rank;
-        let frame = Frame::root(item.value);
-        let mut row = 0;
-        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
+        let item = Ready::new(plan, item)?;
+        let mut n_rows = 0;
+        _ = evaluator.matches(&plan.block, &item.frame(), &mut |inner| {
             let position = SortPosition {
                 keys: sort_values(evaluator, keys, inner)?,
-                rank,
-                row,
+                rank: item.rank,
+                row: n_rows,
             };
-            row += 1;
+            n_rows += 1;
             let done = match (&resume.after, &resume.start) {
                 (Some(after), _) => buffer.compare(&position, after).is_le(),
                 (None, Some(start)) => buffer.is_before(&position, start),
@@ -138,13 +136,10 @@ fn sorted(
             if done || !buffer.has_room_for(&position) {
                 return Ok(ControlFlow::Continue(()));
             }
-            if let Some(value) = evaluator.eval(&plan.block.output, inner)? {
-                evaluator.meter.hold(size_bytes(&value))?;
-                let dropped_bytes = buffer.add(SortedRow {
-                    position,
-                    value: value.into_owned(),
-                });
-                evaluator.meter.release(dropped_bytes);
+            if let Some(row) = item.row(plan, evaluator, inner)? {
+                let row = SortedRow { position, row };
+                evaluator.meter.hold(row.size_bytes())?;
+                evaluator.meter.release(buffer.add(row));
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -172,7 +167,7 @@ fn cut(
     evaluator: &Evaluator<'_>,
     limits: PageLimits,
     mut resume: Resume,
-) -> Result<(Vec<Value>, Option<Resume>)> {
+) -> Result<(Vec<Row>, Option<Resume>)> {
     // Sorted rows resume behind the last one given; the others are made again and counted off.
     let by_position =
         plan.block.grouping.is_none() && !plan.block.distinct && matches!(plan.ordering, Ordering::Keys(_));
@@ -185,7 +180,9 @@ fn cut(
     let mut bytes = 0;
     let mut seen = Seen::new(evaluator.meter.held());
     for row in rows {
-        if plan.block.distinct && !seen.is_new(&row.value)? {
+        if let (true, Row::Value(value)) = (plan.block.distinct, &row.row)
+            && !seen.is_new(value)?
+        {
             continue;
         }
         if n_skipped < to_skip {
@@ -199,14 +196,16 @@ fn cut(
             resume.skipped = plan.window.offset;
             return Ok((page, Some(resume)));
         }
-        check_finite(&plan.block.output, &row.value)?;
+        if let Row::Value(value) = &row.row {
+            check_finite(&plan.block.output, value)?;
+        }
         evaluator.meter.row();
-        bytes += size_bytes(&row.value);
+        bytes += row.row.size_bytes();
         resume.emitted += 1;
         if by_position {
             resume.after = Some(row.position);
         }
-        page.push(row.value);
+        page.push(row.row);
     }
     Ok((page, None))
 }

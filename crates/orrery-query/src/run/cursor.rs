@@ -1,14 +1,24 @@
 //! Where items come from.
 
+use bytes::Bytes;
 use orrery_model::Value;
 
 /// One item and its place among equals.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'c> {
-    /// `None` only for a query without FROM, which runs once without an item.
-    pub value: Option<&'c Value>,
+    pub content: Content<'c>,
     /// Breaks ties of ORDER BY, ascending; different for every item of a cursor.
     pub rank: u64,
+}
+
+/// What an item is given as.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'c> {
+    Value(&'c Value),
+    /// Canonical text, of which only the parts that a plan needs are read.
+    Text(&'c Bytes),
+    /// Only for a query without FROM, which runs once without an item.
+    Nothing,
 }
 
 /// Yields items one after the other; each is looked at before the next is asked for.
@@ -33,7 +43,7 @@ impl<'a> ListCursor<'a> {
 impl Cursor for ListCursor<'_> {
     fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
         Ok(self.items.next().map(|(index, value)| Item {
-            value: Some(value),
+            content: Content::Value(value),
             rank: index as u64,
         }))
     }
@@ -56,7 +66,7 @@ impl Cursor for OwnedList {
     fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
         self.at += 1;
         Ok(self.rows.get(self.at - 1).map(|value| Item {
-            value: Some(value),
+            content: Content::Value(value),
             rank: self.at as u64,
         }))
     }
@@ -71,6 +81,9 @@ pub(super) struct Nothing {
 impl Cursor for Nothing {
     fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>> {
         let first = !std::mem::replace(&mut self.done, true);
-        Ok(first.then_some(Item { value: None, rank: 0 }))
+        Ok(first.then_some(Item {
+            content: Content::Nothing,
+            rank: 0,
+        }))
     }
 }

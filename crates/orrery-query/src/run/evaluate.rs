@@ -15,7 +15,7 @@ use super::budget::Meter;
 use super::frame::Frame;
 use super::like::LikePattern;
 use crate::error::{QueryError, Result};
-use crate::functions::{Arguments, Environment, OrderedValue, Scalar};
+use crate::functions::{Arguments, Environment, OrderedValue, Scalar, VALUE_BYTES_MAX};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Expr, Step};
 use crate::values::{Computed, bit_not, calculate, compare_scalars, equal, size_bytes};
@@ -174,12 +174,25 @@ impl Evaluator<'_> {
         let Some(text) = value.as_deref().and_then(Value::as_str) else {
             return Ok(None);
         };
-        if let Some(ready) = ready {
-            return Ok(Some(ready.matches(text)));
+        let evaluated;
+        let made;
+        let pattern = match ready {
+            Some(ready) => ready,
+            None => {
+                evaluated = self.eval(pattern, frame)?;
+                let Some(pattern) = evaluated.as_deref().and_then(Value::as_str) else {
+                    return Ok(None);
+                };
+                made = LikePattern::new(pattern, escape);
+                &made
+            }
+        };
+        if self.environment.allow_work(&[text.len(), pattern.work()]).is_none() {
+            return Err(QueryError::plain(
+                "The LIKE operator would need more time than one comparison may use.",
+            ));
         }
-        let pattern = self.eval(pattern, frame)?;
-        let pattern = pattern.as_deref().and_then(Value::as_str);
-        Ok(pattern.map(|pattern| LikePattern::new(pattern, escape).matches(text)))
+        Ok(Some(pattern.matches(text)))
     }
 
     fn map<'f>(
@@ -205,7 +218,12 @@ impl Evaluator<'_> {
             let right = self.eval(operand, frame)?;
             let result = match (&left, &right) {
                 (Some(a), Some(b)) if is_comparison(*operator) => compare(*operator, a, b).map(Value::Bool),
-                (Some(a), Some(b)) => calculate(*operator, a, b),
+                (Some(a), Some(b)) => {
+                    if let (BinaryOperator::Concat, Value::String(a), Value::String(b)) = (operator, &**a, &**b) {
+                        check_size(a.len().saturating_add(b.len()))?;
+                    }
+                    calculate(*operator, a, b)
+                }
                 _ => None,
             };
             left = result.map(Cow::Owned);
@@ -237,16 +255,24 @@ impl Evaluator<'_> {
 
     fn array(&self, items: &[Expr], frame: &Frame<'_>) -> Result<Value> {
         let mut values = Vec::with_capacity(items.len());
+        let mut n_bytes = 0usize;
         for item in items {
-            values.extend(self.eval(item, frame)?.map(Cow::into_owned));
+            if let Some(value) = self.eval(item, frame)? {
+                n_bytes = n_bytes.saturating_add(size_bytes(&value));
+                check_size(n_bytes)?;
+                values.push(value.into_owned());
+            }
         }
         Ok(Value::Array(values))
     }
 
     fn object(&self, members: &[(String, Expr)], frame: &Frame<'_>) -> Result<Value> {
         let mut object = Object::new();
+        let mut n_bytes = 0usize;
         for (name, member) in members {
             if let Some(value) = self.eval(member, frame)? {
+                n_bytes = n_bytes.saturating_add(size_bytes(&value));
+                check_size(n_bytes)?;
                 object.push_unique(name.as_str(), value.into_owned());
             }
         }
@@ -254,25 +280,31 @@ impl Evaluator<'_> {
     }
 
     fn call(&self, function: Scalar, arguments: &[Expr], frame: &Frame<'_>) -> Result<Option<Value>> {
-        let environment = &self.environment;
         if arguments.len() <= ARGUMENTS_INLINE {
             let mut values: [Computed<'_>; ARGUMENTS_INLINE] = Default::default();
             for (slot, argument) in values.iter_mut().zip(arguments) {
                 *slot = self.eval(argument, frame)?;
             }
-            return Ok((function.call)(&Arguments {
-                values: &values[..arguments.len()],
-                environment,
-            }));
+            return self.apply(function, &values[..arguments.len()]);
         }
         let values = arguments
             .iter()
             .map(|argument| self.eval(argument, frame))
             .collect::<Result<Vec<_>>>()?;
-        Ok((function.call)(&Arguments {
-            values: &values,
-            environment,
-        }))
+        self.apply(function, &values)
+    }
+
+    fn apply(&self, function: Scalar, values: &[Computed<'_>]) -> Result<Option<Value>> {
+        self.meter.step()?;
+        let environment = &self.environment;
+        let result = (function.call)(&Arguments { values, environment });
+        if result.is_none() && environment.was_excessive() {
+            return Err(QueryError::plain(format!(
+                "The {} function would need more time or memory than one call may use.",
+                function.name
+            )));
+        }
+        Ok(result)
     }
 
     fn user_call(&self, name: &str, arguments: &[Expr], frame: &Frame<'_>) -> Result<Option<Value>> {
@@ -334,6 +366,16 @@ impl Evaluator<'_> {
         })?;
         Ok(found)
     }
+}
+
+/// Refuses to make a value that is larger than any value may be.
+fn check_size(n_bytes: usize) -> Result<()> {
+    if n_bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(QueryError::plain(format!(
+        "The query makes a value of more than the allowed {VALUE_BYTES_MAX} bytes."
+    )))
 }
 
 fn owned_bool<'f>(value: Option<bool>) -> Computed<'f> {

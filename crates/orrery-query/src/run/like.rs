@@ -78,6 +78,15 @@ impl LikePattern {
         char::decode_utf16(literal).map_while(Result::ok).collect()
     }
 
+    /// Steps that each character of a text may take.
+    pub fn work(&self) -> usize {
+        let part = |part: &Part| match part {
+            Part::OneOf { ranges, .. } => ranges.len(),
+            _ => 1,
+        };
+        self.parts.iter().map(part).sum()
+    }
+
     pub fn matches(&self, text: &str) -> bool {
         let text: Vec<u16> = text.encode_utf16().collect();
         let (mut at, mut part) = (0, 0);

@@ -10,6 +10,7 @@ mod cursor;
 mod evaluate;
 mod frame;
 mod groups;
+mod item;
 pub(crate) mod like;
 mod ordered;
 mod rank;
@@ -20,8 +21,9 @@ mod stream;
 
 pub use budget::{Budget, Pace, Progress, Unlimited};
 pub(crate) use constant::{constant_truth, constant_value};
-pub use cursor::{Cursor, Item, ListCursor};
+pub use cursor::{Content, Cursor, Item, ListCursor};
 pub use evaluate::UserFunctions;
+pub use item::Row;
 pub use resume::{Resume, SortPosition};
 
 use orrery_model::Value;
@@ -75,7 +77,7 @@ impl PageLimits {
 /// Rows, and whether there are more.
 #[derive(Debug)]
 pub struct Page {
-    pub rows: Vec<Value>,
+    pub rows: Vec<Row>,
     /// Where the next page begins; `None` after the last one.
     pub resume: Option<Resume>,
     pub progress: Progress,
@@ -141,7 +143,7 @@ fn page(
     evaluator: &Evaluator<'_>,
     limits: PageLimits,
     resume: Resume,
-) -> Result<(Vec<Value>, Option<Resume>)> {
+) -> Result<(Vec<Row>, Option<Resume>)> {
     let mut inner_rows;
     let mut nothing = cursor::Nothing::default();
     let cursor: &mut dyn Cursor = match &plan.input {
@@ -153,7 +155,7 @@ fn page(
                 ..PageLimits::unlimited()
             };
             let (rows, _) = page(inner, cursor, evaluator, unlimited, Resume::default())?;
-            inner_rows = cursor::OwnedList::new(rows);
+            inner_rows = cursor::OwnedList::new(rows.into_iter().map(Row::into_value).collect::<Result<_>>()?);
             &mut inner_rows
         }
     };

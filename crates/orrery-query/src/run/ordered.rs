@@ -3,13 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use orrery_model::Value;
-
 use super::budget::Pace;
 use super::collect::sort_values;
 use super::cursor::Cursor;
 use super::evaluate::Evaluator;
 use super::frame::Frame;
+use super::item::{Ready, Row};
 use super::resume::SortPosition;
 use super::rows::Flow;
 use super::sort::SortBuffer;
@@ -17,7 +16,6 @@ use super::stream::check_finite;
 use super::{PageLimits, Resume};
 use crate::error::Result;
 use crate::plan::{Plan, SortKey};
-use crate::values::size_bytes;
 
 struct Filling<'p> {
     plan: &'p Plan,
@@ -25,7 +23,7 @@ struct Filling<'p> {
     /// Knows the order of positions; holds no rows.
     order: SortBuffer,
     resume: Resume,
-    rows: Vec<Value>,
+    rows: Vec<Row>,
     bytes: usize,
     outcome: Option<Outcome>,
 }
@@ -43,7 +41,7 @@ pub(super) fn page(
     evaluator: &Evaluator<'_>,
     limits: PageLimits,
     resume: Resume,
-) -> Result<(Vec<Value>, Option<Resume>)> {
+) -> Result<(Vec<Row>, Option<Resume>)> {
     let mut filling = Filling {
         plan,
         limits,
@@ -58,17 +56,16 @@ pub(super) fn page(
     }
     while let Some(item) = cursor.next()? {
         let pace = evaluator.meter.item()?;
-        let rank = item.rank;
-        let frame = Frame::root(item.value);
-        let mut row = 0;
-        _ = evaluator.matches(&plan.block, &frame, &mut |inner| {
+        let item = Ready::new(plan, item)?;
+        let mut n_rows = 0;
+        _ = evaluator.matches(&plan.block, &item.frame(), &mut |inner| {
             let position = SortPosition {
                 keys: sort_values(evaluator, keys, inner)?,
-                rank,
-                row,
+                rank: item.rank,
+                row: n_rows,
             };
-            row += 1;
-            filling.row(evaluator, inner, position)
+            n_rows += 1;
+            filling.row(evaluator, &item, inner, position)
         })?;
         match filling.outcome {
             Some(Outcome::LimitReached) => return Ok((filling.rows, None)),
@@ -76,7 +73,7 @@ pub(super) fn page(
             None => {}
         }
         if pace == Pace::Pause
-            && let Some(after) = after_item(plan, keys, evaluator, &frame, rank)?
+            && let Some(after) = after_item(plan, keys, evaluator, &item)?
         {
             filling.resume.after = Some(after);
             return Ok((filling.rows, Some(filling.resume)));
@@ -90,14 +87,13 @@ fn after_item(
     plan: &Plan,
     keys: &[SortKey],
     evaluator: &Evaluator<'_>,
-    frame: &Frame<'_>,
-    rank: u64,
+    item: &Ready<'_>,
 ) -> Result<Option<SortPosition>> {
     let mut after = None;
-    _ = evaluator.bind(&plan.block.sources, frame, &mut |inner| {
+    _ = evaluator.bind(&plan.block.sources, &item.frame(), &mut |inner| {
         after = Some(SortPosition {
             keys: sort_values(evaluator, keys, inner)?,
-            rank,
+            rank: item.rank,
             row: i64::MAX as u64,
         });
         Ok(ControlFlow::Break(()))
@@ -106,7 +102,13 @@ fn after_item(
 }
 
 impl Filling<'_> {
-    fn row(&mut self, evaluator: &Evaluator<'_>, frame: &Frame<'_>, position: SortPosition) -> Result<Flow> {
+    fn row(
+        &mut self,
+        evaluator: &Evaluator<'_>,
+        item: &Ready<'_>,
+        frame: &Frame<'_>,
+        position: SortPosition,
+    ) -> Result<Flow> {
         let done = match (&self.resume.after, &self.resume.start) {
             (Some(after), _) => self.order.compare(&position, after).is_le(),
             (None, Some(start)) => self.order.is_before(&position, start),
@@ -115,7 +117,7 @@ impl Filling<'_> {
         if done {
             return Ok(ControlFlow::Continue(()));
         }
-        let Some(value) = evaluator.eval(&self.plan.block.output, frame)? else {
+        let Some(row) = item.row(self.plan, evaluator, frame)? else {
             return Ok(ControlFlow::Continue(()));
         };
         if self.resume.skipped < self.plan.window.offset {
@@ -127,10 +129,12 @@ impl Filling<'_> {
             self.outcome = Some(Outcome::More);
             return Ok(ControlFlow::Break(()));
         }
-        check_finite(&self.plan.block.output, &value)?;
+        if let Row::Value(value) = &row {
+            check_finite(&self.plan.block.output, value)?;
+        }
         evaluator.meter.row();
-        self.bytes += size_bytes(&value);
-        self.rows.push(value.into_owned());
+        self.bytes += row.size_bytes();
+        self.rows.push(row);
         self.resume.emitted += 1;
         self.resume.after = Some(position);
         if self.limit_reached() {

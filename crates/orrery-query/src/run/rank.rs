@@ -11,13 +11,13 @@ use orrery_model::Value;
 use super::cursor::Cursor;
 use super::evaluate::Evaluator;
 use super::frame::Frame;
+use super::item::{Ready, Row};
 use super::resume::SortPosition;
 use super::sort::SortedRow;
 use crate::error::Result;
 use crate::functions::full_text::{Statistics, relevance};
 use crate::parse::ast::Direction;
 use crate::plan::{Plan, Ranking, Score};
-use crate::values::size_bytes;
 
 /// The constant of reciprocal rank fusion.
 const FUSION: f64 = 60.0;
@@ -25,7 +25,7 @@ const FUSION: f64 = 60.0;
 /// A row that will be in the result, and what its scores need.
 struct Candidate {
     rank: u64,
-    row: Value,
+    row: Row,
     measures: Vec<Measure>,
 }
 
@@ -46,26 +46,25 @@ pub(super) fn ranked(
     let block = &plan.block;
     while let Some(item) = cursor.next()? {
         evaluator.meter.item()?;
-        let rank = item.rank;
-        let frame = Frame::root(item.value);
-        _ = evaluator.bind(&block.sources, &frame, &mut |inner| {
+        let item = Ready::new(plan, item)?;
+        _ = evaluator.bind(&block.sources, &item.frame(), &mut |inner| {
             let measures = measure(ranking, &mut statistics, evaluator, inner)?;
             let passes = match &block.filter {
                 Some(filter) => evaluator.truth(filter, inner)? == Some(true),
                 None => true,
             };
-            let output = if passes {
-                evaluator.eval(&block.output, inner)?
+            let row = if passes {
+                item.row(plan, evaluator, inner)?
             } else {
                 None
             };
-            if let Some(row) = output {
+            if let Some(row) = row {
                 evaluator
                     .meter
-                    .hold(size_bytes(&row) + measures.iter().map(Measure::bytes).sum::<usize>())?;
+                    .hold(row.size_bytes() + measures.iter().map(Measure::bytes).sum::<usize>())?;
                 candidates.push(Candidate {
-                    rank,
-                    row: row.into_owned(),
+                    rank: item.rank,
+                    row,
                     measures,
                 });
             }
@@ -165,7 +164,7 @@ fn fuse(ranking: &Ranking, statistics: &[Statistics], candidates: Vec<Candidate>
             rank: candidate.rank,
             row: 0,
         },
-        value: candidate.row,
+        row: candidate.row,
     };
     order.into_iter().map(row).collect()
 }

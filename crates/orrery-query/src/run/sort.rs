@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use orrery_model::Value;
 
+use super::item::Row;
 use super::resume::{SortPosition, SortStart, Ties};
 use crate::parse::ast::Direction;
 use crate::plan::SortKey;
@@ -12,7 +13,15 @@ use crate::values::{order_key_cmp, size_bytes};
 #[derive(Debug)]
 pub(super) struct SortedRow {
     pub position: SortPosition,
-    pub value: Value,
+    pub row: Row,
+}
+
+impl SortedRow {
+    /// The memory it holds, what it is sorted by included.
+    pub fn size_bytes(&self) -> usize {
+        let keys = self.position.keys.iter().flatten().map(size_bytes).sum::<usize>();
+        size_of::<SortedRow>() + keys + self.row.size_bytes()
+    }
 }
 
 /// Collects rows and gives back the first ones in order.
@@ -81,7 +90,7 @@ impl SortBuffer {
         }
         self.rows
             .drain(wanted.min(self.rows.len())..)
-            .map(|row| size_bytes(&row.value))
+            .map(|row| row.size_bytes())
             .sum()
     }
 

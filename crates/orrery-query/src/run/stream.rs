@@ -7,19 +7,19 @@ use orrery_model::Value;
 use super::budget::Pace;
 use super::cursor::Cursor;
 use super::evaluate::Evaluator;
-use super::frame::Frame;
+use super::item::{Ready, Row};
 use super::rows::Flow;
 use super::{PageLimits, Resume};
 use crate::error::{QueryError, Result};
 use crate::plan::{Expr, Plan};
-use crate::values::{is_finite, size_bytes};
+use crate::values::is_finite;
 
 /// A page being filled.
 struct Filling<'p> {
     plan: &'p Plan,
     limits: PageLimits,
     resume: Resume,
-    rows: Vec<Value>,
+    rows: Vec<Row>,
     bytes: usize,
     /// Rows of the current item seen so far.
     row_of_item: u64,
@@ -39,7 +39,7 @@ pub(super) fn page(
     evaluator: &Evaluator<'_>,
     limits: PageLimits,
     resume: Resume,
-) -> Result<(Vec<Value>, Option<Resume>)> {
+) -> Result<(Vec<Row>, Option<Resume>)> {
     let already_done = resume.rows_of_item;
     let mut filling = Filling {
         plan,
@@ -55,9 +55,9 @@ pub(super) fn page(
     }
     while let Some(item) = cursor.next()? {
         let pace = evaluator.meter.item()?;
-        let frame = Frame::root(item.value);
+        let item = Ready::new(plan, item)?;
         filling.row_of_item = 0;
-        match filling.item(evaluator, &frame)? {
+        match filling.item(evaluator, &item)? {
             Some(Outcome::LimitReached) => return Ok((filling.rows, None)),
             Some(Outcome::Full) => {
                 // An item that has one row at most is done; any other may have more rows.
@@ -79,33 +79,53 @@ pub(super) fn page(
 }
 
 impl Filling<'_> {
-    fn item(&mut self, evaluator: &Evaluator<'_>, frame: &Frame<'_>) -> Result<Option<Outcome>> {
+    fn item(&mut self, evaluator: &Evaluator<'_>, item: &Ready<'_>) -> Result<Option<Outcome>> {
         let mut outcome = None;
-        let block = &self.plan.block;
-        _ = evaluator.rows(block, frame, &mut |value| {
-            self.row_of_item += 1;
-            if self.row_of_item <= self.already_done {
-                return Ok(Flow::Continue(()));
-            }
-            if self.resume.skipped < self.plan.window.offset {
-                self.resume.skipped += 1;
-                return Ok(Flow::Continue(()));
-            }
-            check_finite(&block.output, &value)?;
-            evaluator.meter.row();
-            self.bytes += size_bytes(&value);
-            self.rows.push(value.into_owned());
-            self.resume.emitted += 1;
-            outcome = if self.limit_reached() {
-                Some(Outcome::LimitReached)
-            } else if self.full() {
-                Some(Outcome::Full)
-            } else {
-                return Ok(Flow::Continue(()));
-            };
-            Ok(ControlFlow::Break(()))
-        })?;
+        let plan = self.plan;
+        let frame = item.frame();
+        if let Some(text) = item.as_row() {
+            _ = evaluator.matches(&plan.block, &frame, &mut |_| {
+                self.row(evaluator, &mut outcome, || Ok(Row::Text(text.clone())))
+            })?;
+        } else {
+            _ = evaluator.rows(&plan.block, &frame, &mut |value| {
+                self.row(evaluator, &mut outcome, || {
+                    check_finite(&plan.block.output, &value)?;
+                    Ok(Row::Value(value.into_owned()))
+                })
+            })?;
+        }
         Ok(outcome)
+    }
+
+    /// Takes one row, unless an earlier page had it or OFFSET skips it.
+    fn row(
+        &mut self,
+        evaluator: &Evaluator<'_>,
+        outcome: &mut Option<Outcome>,
+        row: impl FnOnce() -> Result<Row>,
+    ) -> Result<Flow> {
+        self.row_of_item += 1;
+        if self.row_of_item <= self.already_done {
+            return Ok(Flow::Continue(()));
+        }
+        if self.resume.skipped < self.plan.window.offset {
+            self.resume.skipped += 1;
+            return Ok(Flow::Continue(()));
+        }
+        let row = row()?;
+        evaluator.meter.row();
+        self.bytes += row.size_bytes();
+        self.rows.push(row);
+        self.resume.emitted += 1;
+        *outcome = if self.limit_reached() {
+            Some(Outcome::LimitReached)
+        } else if self.full() {
+            Some(Outcome::Full)
+        } else {
+            return Ok(Flow::Continue(()));
+        };
+        Ok(ControlFlow::Break(()))
     }
 
     fn limit_reached(&self) -> bool {

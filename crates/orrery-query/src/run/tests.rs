@@ -90,7 +90,7 @@ fn a_query_that_must_see_everything_does_not_pause() {
         &mut budget,
     )
     .unwrap();
-    assert_eq!(page.rows, [Value::from(45)]);
+    assert_eq!(page.rows, [Row::Value(Value::from(45))]);
     assert_eq!(page.progress.items_read, 10);
 }
 
@@ -161,7 +161,7 @@ fn sorting_for_a_small_page_holds_only_that_page() {
         &mut Limited::default(),
     )
     .unwrap();
-    let wanted: Vec<Value> = (4990..5000).rev().map(Value::from).collect();
+    let wanted: Vec<Row> = (4990..5000).rev().map(Value::from).map(Row::Value).collect();
     assert_eq!(page.rows, wanted);
     assert!(page.resume.is_some());
 }
@@ -201,7 +201,8 @@ fn a_client_can_say_where_a_sorted_result_begins() {
             Some(&resume),
             &mut Unlimited,
         );
-        page.unwrap().rows.iter().filter_map(Value::as_str).collect::<String>()
+        let text = |row: Row| row.into_value().unwrap().as_str().map(str::to_owned);
+        page.unwrap().rows.into_iter().filter_map(text).collect::<String>()
     };
     assert_eq!(ids("ASC", r#"{"value":[2],"exclude":false}"#), "bcd");
     assert_eq!(ids("ASC", r#"{"value":[2],"exclude":true}"#), "d");

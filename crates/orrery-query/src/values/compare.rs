@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use orrery_model::json::Object;
 use orrery_model::{Number, Value};
 
 /// Deep equality. Values of different types are unequal; not-a-number equals nothing.
@@ -12,13 +13,28 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
         (Value::Number(a), Value::Number(b)) => numbers_equal(*a, *b),
         (Value::String(a), Value::String(b)) => a == b,
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(name, member)| b.get(name).is_some_and(|other| equal(member, other)))
-        }
+        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && objects_equal(a, b),
         _ => false,
     }
+}
+
+/// Of objects with equally many members.
+fn objects_equal(a: &Object, b: &Object) -> bool {
+    if a.len() <= SEARCHED_MAX {
+        let has = |(name, member): (&str, &Value)| b.get(name).is_some_and(|other| equal(member, other));
+        return a.iter().all(has);
+    }
+    let same = |((a_name, a), (b_name, b)): ((&str, &Value), (&str, &Value))| a_name == b_name && equal(a, b);
+    sorted(a).into_iter().zip(sorted(b)).all(same)
+}
+
+/// Members of an object in which each of as many names may be searched.
+const SEARCHED_MAX: usize = 16;
+
+fn sorted(object: &Object) -> Vec<(&str, &Value)> {
+    let mut members: Vec<(&str, &Value)> = object.iter().collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
+    members
 }
 
 fn numbers_equal(a: Number, b: Number) -> bool {
@@ -91,20 +107,13 @@ pub(crate) fn compare_for_order(a: Option<&Value>, b: Option<&Value>) -> Orderin
 }
 
 /// Members sorted by name, then compared pair by pair, so that equal objects compare equal whatever their member order.
-fn compare_objects(a: &orrery_model::json::Object, b: &orrery_model::json::Object) -> Ordering {
-    let sorted = |object: &orrery_model::json::Object| {
-        let mut names: Vec<String> = object.iter().map(|(name, _)| name.to_owned()).collect();
-        names.sort_unstable();
-        names
+fn compare_objects(a: &Object, b: &Object) -> Ordering {
+    let pairs = sorted(a).into_iter().zip(sorted(b));
+    let order = |((a_name, a), (b_name, b)): ((&str, &Value), (&str, &Value))| {
+        compare_strings(a_name, b_name).then_with(|| compare_for_order(Some(a), Some(b)))
     };
-    let (a_names, b_names) = (sorted(a), sorted(b));
-    for (a_name, b_name) in a_names.iter().zip(&b_names) {
-        let order = compare_strings(a_name, b_name).then_with(|| compare_for_order(a.get(a_name), b.get(b_name)));
-        if order.is_ne() {
-            return order;
-        }
-    }
-    a_names.len().cmp(&b_names.len())
+    let differing = pairs.map(order).find(|order| order.is_ne());
+    differing.unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
 /// A [`Value`] that may be undefined, ordered as ORDER BY does, for sets and maps keyed by values.

@@ -100,6 +100,7 @@ fn node_settings(config: &ServerConfig) -> NodeSettings {
         enforce_throughput: config.enforce_throughput,
         cache_bytes: config.cache_bytes,
         purge_interval: Duration::from_secs(1),
+        query_time_max: Duration::from_secs(30),
     }
 }
 

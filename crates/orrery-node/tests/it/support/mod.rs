@@ -30,6 +30,7 @@ pub fn settings() -> NodeSettings {
         enforce_throughput: false,
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_millis(20),
+        query_time_max: Duration::from_secs(30),
     }
 }
 

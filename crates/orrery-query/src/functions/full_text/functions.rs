@@ -24,6 +24,9 @@ pub(in crate::functions) fn register(table: &mut Table) {
     table.scalar("_FULLTEXTSCORE", exactly(5), score);
 }
 
+/// What comparing two words takes.
+const WORD_WORK: usize = 8;
+
 fn words(arguments: &Arguments<'_>) -> Option<(Language, Vec<String>)> {
     let language = Language::parse(arguments.string(0)?)?;
     Some((language, language.words(arguments.string(1)?)))
@@ -32,6 +35,9 @@ fn words(arguments: &Arguments<'_>) -> Option<(Language, Vec<String>)> {
 /// Whether all of the terms, or any, stand in the text.
 fn contains(arguments: &Arguments<'_>, any: bool) -> Option<Value> {
     let (language, words) = words(arguments)?;
+    arguments
+        .environment
+        .allow_work(&[words.len(), arguments.len(), WORD_WORK])?;
     let mut found_all = true;
     let mut found_any = false;
     for index in 2..arguments.len() {

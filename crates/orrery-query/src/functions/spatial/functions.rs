@@ -41,8 +41,14 @@ fn geometry(arguments: &Arguments<'_>, index: usize) -> Option<Geometry> {
     Geometry::read(arguments.get(index)?, arguments.environment.planar).ok()
 }
 
+/// What relating a vertex of one geometry to one of the other takes.
+const VERTEX_WORK: usize = 1_000;
+
 fn pair(arguments: &Arguments<'_>) -> Option<(&'static dyn Surface, Geometry, Geometry)> {
-    Some((surface(arguments), geometry(arguments, 0)?, geometry(arguments, 1)?))
+    let (a, b) = (geometry(arguments, 0)?, geometry(arguments, 1)?);
+    let factors = [a.vertices().count(), b.vertices().count(), VERTEX_WORK];
+    arguments.environment.allow_work(&factors)?;
+    Some((surface(arguments), a, b))
 }
 
 fn is_valid_detailed(arguments: &Arguments<'_>) -> Option<Value> {

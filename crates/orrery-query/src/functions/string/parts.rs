@@ -53,6 +53,8 @@ fn concat(arguments: &Arguments<'_>) -> Option<Value> {
     let parts = (0..arguments.len())
         .map(|index| arguments.string(index))
         .collect::<Option<Vec<_>>>()?;
+    let n_bytes = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.len()));
+    arguments.environment.allow_bytes(n_bytes)?;
     string(parts.concat())
 }
 
@@ -86,6 +88,9 @@ fn trim(arguments: &Arguments<'_>, at_start: bool, at_end: bool) -> Option<Value
     } else {
         None
     };
+    arguments
+        .environment
+        .allow_work(&[text.len(), set.map_or(1, str::len)])?;
     let strips = |character: char| set.map_or(character.is_whitespace(), |set| set.contains(character));
     if at_start {
         text = text.trim_start_matches(strips);
@@ -99,10 +104,14 @@ fn trim(arguments: &Arguments<'_>, at_start: bool, at_end: bool) -> Option<Value
 fn replace(arguments: &Arguments<'_>) -> Option<Value> {
     let (text, find, with) = (arguments.string(0)?, arguments.string(1)?, arguments.string(2)?);
     if find.is_empty() {
-        None
-    } else {
-        string(text.replace(find, with))
+        return None;
     }
+    if with.len() > find.len() {
+        let n_found = text.matches(find).count();
+        let added = n_found.saturating_mul(with.len() - find.len());
+        arguments.environment.allow_bytes(text.len().saturating_add(added))?;
+    }
+    string(text.replace(find, with))
 }
 
 fn replicate(arguments: &Arguments<'_>) -> Option<Value> {
@@ -129,14 +138,23 @@ fn join(arguments: &Arguments<'_>) -> Option<Value> {
         .iter()
         .map(Value::as_str)
         .collect::<Option<Vec<_>>>()?;
-    string(parts.join(arguments.string(1)?))
+    let separator = arguments.string(1)?;
+    let between = separator.len().saturating_mul(parts.len());
+    let n_bytes = parts.iter().fold(between, |sum, part| sum.saturating_add(part.len()));
+    arguments.environment.allow_bytes(n_bytes)?;
+    string(parts.join(separator))
 }
 
 fn split(arguments: &Arguments<'_>) -> Option<Value> {
     let (text, separator) = (arguments.string(0)?, arguments.string(1)?);
     let parts = match separator.is_empty() {
         true => vec![Value::from(text)],
-        false => text.split(separator).map(Value::from).collect(),
+        false => {
+            let n_parts = text.matches(separator).count();
+            let n_bytes = n_parts.saturating_mul(size_of::<Value>());
+            arguments.environment.allow_bytes(n_bytes.saturating_add(text.len()))?;
+            text.split(separator).map(Value::from).collect()
+        }
     };
     Some(Value::Array(parts))
 }

@@ -2,8 +2,11 @@
 
 use orrery_model::Value;
 
-use crate::functions::arguments::{Arguments, boolean, string};
+use crate::functions::arguments::{Arguments, VALUE_BYTES_MAX, boolean, string};
 use crate::functions::registry::{Table, between};
+
+/// More matches than these do not fit into a value.
+const MATCHES_MAX: usize = VALUE_BYTES_MAX / size_of::<Value>();
 
 pub(super) fn register(table: &mut Table) {
     table.scalar("REGEXMATCH", between(2, 3), |arguments| {
@@ -23,10 +26,15 @@ pub(super) fn register(table: &mut Table) {
     });
     table.scalar("REGEXEXTRACTALL", between(2, 3), |arguments| {
         let text = arguments.string(0)?;
-        let all = |regex: &regex::Regex| regex.find_iter(text).map(|found| Value::from(found.as_str())).collect();
-        Some(Value::Array(
-            arguments.environment.with_pattern(pattern(arguments)?, all)?,
-        ))
+        let all = |regex: &regex::Regex| {
+            let found = regex.find_iter(text).take(MATCHES_MAX + 1);
+            found.map(|found| Value::from(found.as_str())).collect::<Vec<_>>()
+        };
+        let found = arguments.environment.with_pattern(pattern(arguments)?, all)?;
+        arguments
+            .environment
+            .allow_bytes(found.len().saturating_mul(size_of::<Value>()))?;
+        Some(Value::Array(found))
     });
 }
 

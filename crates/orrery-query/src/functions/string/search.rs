@@ -51,6 +51,7 @@ fn test(arguments: &Arguments<'_>, is_so: impl Fn(&str, &str) -> bool) -> Option
 fn contains_each(arguments: &Arguments<'_>, any: bool, ignore_case: bool) -> Option<Value> {
     let text = arguments.string(0)?;
     let folded = if ignore_case { fold(text) } else { text.to_owned() };
+    arguments.environment.allow_work(&[text.len(), arguments.len()])?;
     let mut result = Some(!any);
     for index in 1..arguments.len() {
         let found = arguments.string(index).map(|part| match ignore_case {
