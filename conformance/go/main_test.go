@@ -51,6 +51,7 @@ func allScenarios() scenarios {
 	for _, group := range []scenarios{
 		accountScenarios, databaseScenarios, containerScenarios, throughputScenarios, itemScenarios, itemKeyScenarios,
 		itemConditionScenarios, itemLifetimeScenarios, patchScenarios, batchScenarios, partitionScenarios,
+		changeFeedScenarios,
 	} {
 		maps.Copy(all, group)
 	}

@@ -13,4 +13,9 @@ var unsupported = map[string]string{
 	"permission-create-read-delete":   "the SDK has no permissions",
 	"permission-token-reads":          "the SDK takes no resource tokens",
 	"permission-token-cannot-write":   "the SDK takes no resource tokens",
+	"feed-from-now":                   "the SDK starts from the beginning or from a time",
+	"feed-logical-key":                "the SDK wants the feed range that holds the key and does not tell which one does",
+	"feed-all-versions":               "the SDK reads latest versions only",
+	"processor-latest-versions":       "the SDK has no change feed processor",
+	"processor-all-versions":          "the SDK has no change feed processor",
 }

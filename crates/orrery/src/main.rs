@@ -39,6 +39,9 @@ enum Command {
     Import(commands::import::ImportFlags),
     /// Items of a container of a running server as NDJSON or a JSON array
     Export(commands::export::ExportFlags),
+    /// Changes of a container of a running server, as they happen
+    #[command(subcommand)]
+    Feed(commands::feed::FeedCommand),
     /// Settings in force and where each comes from
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -51,6 +54,7 @@ fn main() -> std::process::ExitCode {
         Command::Partition(command) => commands::partition::run(&command),
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),
+        Command::Feed(command) => commands::feed::run(&command),
         Command::Config(command) => commands::config::run(&command),
     };
     match done {

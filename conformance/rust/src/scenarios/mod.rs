@@ -2,6 +2,7 @@
 
 mod account;
 mod batch;
+mod change_feed;
 mod containers;
 mod databases;
 mod item_conditions;
@@ -28,6 +29,8 @@ pub fn all() -> Cases {
         batch::cases(),
         users(),
         partitions::cases(),
+        change_feed::cases(),
+        processors(),
     ];
     groups.into_iter().flatten().collect()
 }
@@ -39,5 +42,13 @@ fn users() -> Cases {
         "permission-create-read-delete" => [skip REASON],
         "permission-token-reads" => [skip REASON],
         "permission-token-cannot-write" => [skip REASON],
+    ]
+}
+
+fn processors() -> Cases {
+    const REASON: &str = "The SDK has no change feed processor.";
+    cases![
+        "processor-latest-versions" => [skip REASON],
+        "processor-all-versions" => [skip REASON],
     ]
 }

@@ -2,10 +2,6 @@
 //!
 //! A listener that reads too slowly holds up nobody: its queue is bounded, and an event `missed` says how many it lost.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::stream::{EventSource, EventStream};
 use crate::guard::InRequest;
 
 /// How often a line is sent when nothing happens, so that either side notices when the other is gone.
@@ -22,54 +19,25 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Listeners at a time.
 pub(crate) const LISTENERS_MAX: usize = 64;
 
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Source)>> + Send>>;
-
-/// The text of events as they happen.
-pub struct EventStream {
-    next: Next,
-    /// The connection is in use as long as somebody listens.
-    _in_request: InRequest,
-    _place: OwnedSemaphorePermit,
-}
-
 struct Source {
     listener: Listener,
     stopping: CancellationToken,
 }
 
-impl EventStream {
-    pub(super) fn new(
-        listener: Listener,
-        stopping: CancellationToken,
-        in_request: InRequest,
-        place: OwnedSemaphorePermit,
-    ) -> EventStream {
-        let source = Source { listener, stopping };
-        // Something to read at once: whoever has read it hears everything from then on.
-        let greeting = Bytes::from_static(b": listening\n\n");
-        EventStream {
-            next: Box::pin(async move { Some((greeting, source)) }),
-            _in_request: in_request,
-            _place: place,
-        }
-    }
-
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.next.as_mut().poll(cx).map(|next| {
-            let (text, source) = next?;
-            self.next = Box::pin(source.next());
-            Some(text)
-        })
-    }
+/// The text of events as they happen.
+pub(super) fn stream(
+    listener: Listener,
+    stopping: CancellationToken,
+    in_request: InRequest,
+    place: OwnedSemaphorePermit,
+) -> EventStream {
+    let source = Source { listener, stopping };
+    // Something to read at once: whoever has read it hears everything from then on.
+    let greeting = Bytes::from_static(b": listening\n\n");
+    EventStream::new(Some((greeting, source)), in_request, place)
 }
 
-impl fmt::Debug for EventStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EventStream")
-    }
-}
-
-impl Source {
+impl EventSource for Source {
     async fn next(mut self) -> Option<(Bytes, Source)> {
         let text = tokio::select! {
             // All are safe to drop: an event that was not returned stays queued.

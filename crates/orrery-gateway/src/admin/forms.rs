@@ -63,7 +63,7 @@ pub fn partitions_wanted(query: Option<&str>) -> Result<Command> {
     }
 }
 
-fn decoded(value: &str) -> Result<String> {
+pub(super) fn decoded(value: &str) -> Result<String> {
     percent_decode(value)
         .map(Into::into)
         .ok_or_else(|| Error::bad_request("The query string is not well formed."))

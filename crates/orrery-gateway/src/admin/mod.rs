@@ -4,11 +4,13 @@
 //! `/_orrery/v1/` is signed like any other request, with an empty resource type and the path as its link.
 
 mod events;
+mod feed;
 mod forms;
+mod stream;
 mod v1;
 
-pub use events::EventStream;
 pub(crate) use events::LISTENERS_MAX;
+pub use stream::EventStream;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};

@@ -1,15 +1,18 @@
-//! `/_orrery/v1/…`: partitions, snapshots, faults, keys, events and the clock.
+//! `/_orrery/v1/…`: partitions, snapshots, faults, keys, events, changes and the clock.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use orrery_model::{Error, Result, Status};
 use orrery_node::Clock as _;
 use orrery_node::account::KeyKind;
+use orrery_node::api::ChangeFeedRead;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::forms::{self, ClockForm, MergeForm, SnapshotForm, SplitForm};
-use super::{EventStream, OPERATION, authorize, respond, text, unknown_path};
+use super::{OPERATION, authorize, events, feed, respond, text, unknown_path};
 use crate::connection::Peer;
 use crate::faults::FaultRule;
 use crate::handler::Command;
@@ -29,10 +32,15 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &
     let link = format!("_orrery/v1/{}", rest.trim_matches('/'));
     authorize(pipeline, &request, &link).inspect_err(|_| leave_unread(request.peer, &request.body))?;
     let body = pipeline.read_body(request.peer, request.body).await?;
-    if (&request.head.method, rest.trim_matches('/')) == (&Method::GET, "events") {
-        return events(pipeline, request.peer);
-    }
     let query = request.head.uri.query().map(str::to_owned);
+    match (request.head.method.as_str(), rest.trim_matches('/')) {
+        ("GET", "events") => return listen(pipeline, request.peer, None),
+        ("GET", "feed") => {
+            let wanted = feed::wanted(query.as_deref(), &request.head.headers)?;
+            return listen(pipeline, request.peer, Some(wanted));
+        }
+        _ => {}
+    }
     let segments: Vec<&str> = rest.split('/').filter(|segment| !segment.is_empty()).collect();
     let (status, body) = Call { pipeline, query, body }
         .dispatch(&request.head.method, &segments)
@@ -40,16 +48,20 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &
     Ok(Answered::new(OPERATION, respond(status, &body)))
 }
 
-/// Begins to tell what happens.
-fn events(pipeline: &Pipeline, peer: &Peer) -> Result<Answered> {
+/// Begins to tell what happens, or what changes.
+fn listen(pipeline: &Pipeline, peer: &Peer, feed: Option<ChangeFeedRead>) -> Result<Answered> {
     let place = pipeline.listening_place().ok_or_else(|| {
         Error::new(
             Status::UNAVAILABLE,
             "There are as many listeners to events as there may be.",
         )
     })?;
-    let listener = pipeline.parts().handler.events().listen();
-    let stream = EventStream::new(listener, pipeline.stopping().clone(), peer.traffic.request(), place);
+    let (handler, stopping) = (&pipeline.parts().handler, pipeline.stopping().clone());
+    let in_request = peer.traffic.request();
+    let stream = match feed {
+        None => events::stream(handler.events().listen(), stopping, in_request, place),
+        Some(read) => feed::stream(Arc::clone(handler), read, stopping, in_request, place),
+    };
     Ok(Answered {
         events: Some(stream),
         ..Answered::new(OPERATION, text("text/event-stream", Bytes::new()))

@@ -62,8 +62,8 @@ fn size(change: &Change) -> usize {
     change.current.len() + change.version.as_ref().map_or(0, |version| version.previous.len())
 }
 
-#[cfg(test)]
-fn envelope(change: &Change) -> Bytes {
+/// A change with its metadata around it, as server-sent events carry it.
+pub(crate) fn envelope(change: &Change) -> Bytes {
     let mut out = BytesMut::with_capacity(size(change) + 256);
     put_envelope(&mut out, change);
     out.freeze()

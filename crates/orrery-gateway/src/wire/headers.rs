@@ -212,7 +212,11 @@ impl<'a> Headers<'a> {
         if is_before_1970(text) {
             return Ok(None);
         }
-        let time = httpdate::parse_http_date(text).ok().and_then(seconds);
+        // Go names the zone as the zone is called, not as HTTP calls it.
+        let date = text.strip_suffix("UTC").map(|date| [date, "GMT"].concat());
+        let time = httpdate::parse_http_date(date.as_deref().unwrap_or(text))
+            .ok()
+            .and_then(seconds);
         time.map(Some).ok_or_else(|| invalid(&name::IF_MODIFIED_SINCE, text))
     }
 

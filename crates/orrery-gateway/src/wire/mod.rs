@@ -11,7 +11,7 @@
 pub mod account;
 mod batch;
 pub mod binary_json;
-mod change_feed;
+pub(crate) mod change_feed;
 mod feed;
 pub mod headers;
 pub mod hybrid_row;

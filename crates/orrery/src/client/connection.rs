@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -76,7 +77,24 @@ impl Connection {
         }
     }
 
+    /// Sends a request whose answer goes on and on; gives its body, or the refusal. The connection lives as long as this.
+    pub async fn listen(&mut self, call: &Call) -> Result<Result<Incoming, Answer>> {
+        let response = timeout(CALL_TIMEOUT, self.send(call))
+            .await
+            .context("no answer in time")?
+            .with_context(|| format!("cannot talk to {}", self.client.authority))?;
+        if response.status().is_success() {
+            return Ok(Ok(response.into_body()));
+        }
+        Ok(Err(whole(response).await?))
+    }
+
     async fn exchange(&mut self, call: &Call) -> Result<Answer> {
+        let response = self.send(call).await?;
+        whole(response).await
+    }
+
+    async fn send(&mut self, call: &Call) -> Result<Response<Incoming>> {
         let request = self.request(call)?;
         let open = match self.open.take().filter(|open| !open.sender.is_closed()) {
             Some(open) => open,
@@ -84,17 +102,7 @@ impl Connection {
         };
         let open = self.open.insert(open);
         open.sender.ready().await?;
-        let response = open.sender.send_request(request).await?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX)
-            .collect()
-            .await
-            .map_err(anyhow::Error::from_boxed)?;
-        Ok(Answer {
-            status: head.status,
-            headers: head.headers,
-            body: body.to_bytes(),
-        })
+        Ok(open.sender.send_request(request).await?)
     }
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>> {
@@ -124,6 +132,19 @@ impl Connection {
             Some(tls) => open(tls.connector.connect(tls.name.clone(), stream).await?).await,
         }
     }
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Answer> {
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, ANSWER_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(anyhow::Error::from_boxed)?;
+    Ok(Answer {
+        status: head.status,
+        headers: head.headers,
+        body: body.to_bytes(),
+    })
 }
 
 async fn open(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Result<Open> {

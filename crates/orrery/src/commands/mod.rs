@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod export;
+pub mod feed;
 pub mod import;
 pub mod partition;
 pub mod serve;

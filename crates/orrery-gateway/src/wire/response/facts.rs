@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderValue};
-use orrery_model::{Charge, Lsn};
+use orrery_model::{Charge, Lsn, ResourceId};
 use orrery_node::api::{ContainerFacts, Facts, PartitionFacts, Usage};
 
 use super::header_text;
@@ -14,7 +14,7 @@ use crate::wire::request::ReplyForm;
 pub(super) fn insert(headers: &mut HeaderMap, facts: &Facts, form: &ReplyForm) {
     headers.insert(names::REQUEST_CHARGE, charge(facts.charge));
     if let Some(container) = &facts.container {
-        insert_container(headers, container);
+        insert_owner(headers, container, form);
     }
     if let Some(partition) = &facts.partition {
         insert_partition(headers, partition);
@@ -53,16 +53,26 @@ fn insert_usage(headers: &mut HeaderMap, usage: Usage) {
     }
 }
 
-fn insert_container(headers: &mut HeaderMap, container: &ContainerFacts) {
+/// The paths of what owns the answered resource: the container of items, the database of a container. Java makes the
+/// container's own path out of the latter.
+fn insert_owner(headers: &mut HeaderMap, container: &ContainerFacts, form: &ReplyForm) {
+    const DATABASE_RID_BYTES: usize = 4;
+    let is_container = matches!(form, ReplyForm::Container { .. });
     let mut path = BytesMut::with_capacity(container.database_name.len() + container.name.len() + 16);
     path.put_slice(b"dbs/");
     put_visible(&mut path, &container.database_name);
-    path.put_slice(b"/colls/");
-    put_visible(&mut path, &container.name);
+    if !is_container {
+        path.put_slice(b"/colls/");
+        put_visible(&mut path, &container.name);
+    }
     if let Some(value) = header_text(path) {
         headers.insert(names::ALT_CONTENT_PATH, value);
     }
-    if let Ok(value) = HeaderValue::try_from(container.rid.to_string()) {
+    let rid = match container.rid.as_bytes().get(..DATABASE_RID_BYTES) {
+        Some(database) if is_container => ResourceId::from_bytes(database).to_string(),
+        _ => container.rid.to_string(),
+    };
+    if let Ok(value) = HeaderValue::try_from(rid) {
         headers.insert(names::CONTENT_PATH, value);
     }
 }

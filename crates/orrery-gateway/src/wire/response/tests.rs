@@ -91,6 +91,13 @@ fn an_item_is_answered_with_everything_a_client_files_away() {
 }
 
 #[test]
+fn a_container_is_answered_with_the_path_of_its_database() {
+    let response = answer(ReplyForm::Container { quota: false }, Outcome::Found(resource()));
+    assert_eq!(header(&response, "x-ms-alt-content-path"), Some("dbs/shop"));
+    assert_eq!(header(&response, "x-ms-content-path"), Some("Lx1BAA=="));
+}
+
+#[test]
 fn a_session_token_is_never_empty() {
     let mut facts = facts();
     facts.partition.as_mut().unwrap().session = SessionToken::default();

@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery_node::Clock as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ALL, ENVELOPED, LATEST, NOW, Shop, ids};
+use http_body_util::BodyExt as _;
 
 const HISTORY: (&str, &str) = ("x-orrery-feed-from-history", "true");
 
@@ -150,4 +151,86 @@ async fn the_head_of_the_log_is_told_without_reading_anything() {
     assert_eq!(page.token(), format!("\"{head}\""));
     let at: u64 = page.answer.header("x-orrery-head-time-ms").parse().unwrap();
     assert_eq!(at, shop.clock.now().0);
+}
+
+/// A listener to a feed: its events and the last token.
+struct Tail {
+    body: hyper::body::Incoming,
+    text: String,
+    token: String,
+}
+
+impl Tail {
+    async fn start(shop: &Shop, query: &str) -> Tail {
+        let path = format!("/_orrery/v1/feed?database=shop&container=orders&{query}");
+        let response = crate::client::open(shop.server.address, crate::client::administer("GET", &path, "")).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Tail {
+            body: response.into_body(),
+            text: String::new(),
+            token: String::new(),
+        }
+    }
+
+    /// Reads on until the next line of data; remembers the tokens it meets.
+    async fn event(&mut self) -> Value {
+        loop {
+            while let Some((line, rest)) = self.text.split_once('\n') {
+                let (line, rest) = (line.to_owned(), rest.to_owned());
+                self.text = rest;
+                if let Some(token) = line.strip_prefix("id: ") {
+                    self.token = token.to_owned();
+                }
+                if let Some(data) = line.strip_prefix("data: ") {
+                    return serde_json::from_str(data).unwrap();
+                }
+            }
+            self.more().await;
+        }
+    }
+
+    async fn more(&mut self) {
+        let frame = tokio::time::timeout(Duration::from_secs(20), self.body.frame()).await;
+        let data = frame
+            .expect("something comes")
+            .expect("the feed goes on")
+            .unwrap()
+            .into_data()
+            .unwrap();
+        self.text.push_str(std::str::from_utf8(&data).unwrap());
+    }
+
+    /// Waits until the listener has been told where it stands.
+    async fn placed(mut self) -> Tail {
+        while !self.text.contains("id: ") {
+            self.more().await;
+        }
+        self
+    }
+}
+
+#[tokio::test]
+async fn changes_come_as_server_sent_events_and_their_token_resumes() {
+    let shop = Shop::keeping().await;
+    shop.split(0).await;
+    let mut tail = Tail::start(&shop, "from=now&mode=all").await.placed().await;
+    shop.create("a", "1", 1).await;
+    shop.delete("a", "1").await;
+    assert_eq!(tail.event().await["metadata"]["operationType"], "create");
+    assert_eq!(tail.event().await["metadata"]["operationType"], "delete");
+    let token = tail.token.clone();
+    drop(tail);
+    shop.create("b", "2", 2).await;
+    let mut resumed = Tail::start(&shop, &format!("mode=all&from={token}")).await;
+    assert_eq!(resumed.event().await["current"]["id"], "2");
+    let filter = "mode=latest&from=beginning&filter=c.current.n%20%3D%202";
+    assert_eq!(Tail::start(&shop, filter).await.event().await["current"]["id"], "2");
+    let mut refused = Tail::start(&shop, "from=beginning&filter=%28").await;
+    assert_eq!(refused.event().await["code"], "BadRequest");
+    for bad in ["from=never", "mode=some", "colour=red"] {
+        let path = format!("/_orrery/v1/feed?database=shop&container=orders&{bad}");
+        let answer = crate::client::send(shop.server.address, crate::client::administer("GET", &path, "")).await;
+        assert_eq!(answer.status, 400, "{bad}");
+    }
 }
