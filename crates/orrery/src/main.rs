@@ -35,6 +35,8 @@ enum Command {
     /// Physical partitions of a running server
     #[command(subcommand)]
     Partition(commands::partition::PartitionCommand),
+    /// Query shell for a running server
+    Sql(commands::sql::SqlFlags),
     /// Items from NDJSON or a JSON array into a container of a running server
     Import(commands::import::ImportFlags),
     /// Items of a container of a running server as NDJSON or a JSON array
@@ -52,6 +54,7 @@ fn main() -> std::process::ExitCode {
     let done = match cli.command {
         Command::Emulator(flags) => commands::serve::run(&flags),
         Command::Partition(command) => commands::partition::run(&command),
+        Command::Sql(flags) => commands::sql::run(&flags),
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),
         Command::Feed(command) => commands::feed::run(&command),

@@ -6,3 +6,4 @@ pub mod feed;
 pub mod import;
 pub mod partition;
 pub mod serve;
+pub mod sql;

@@ -21,6 +21,7 @@ use orrery_partition::storage::Store;
 use orrery_storage::MemoryStore;
 use orrery_storage::embedded::{EmbeddedSettings, EmbeddedStore};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
 use crate::config::{Raw, ServerConfig, ServerFlags};
@@ -33,11 +34,25 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 pub fn run(flags: &ServerFlags) -> Result<()> {
     logging::start();
     let config = ServerConfig::new(&Raw::gather(flags, std::env::vars())?)?;
+    allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(serve(config, flags.seed.as_deref()))
+}
+
+/// Every connection is a file, and the usual limit is meant for other programs. What the system does not allow, it refuses
+/// when it comes to it.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, all) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
 }
 
 async fn serve(config: ServerConfig, seed_file: Option<&Path>) -> Result<()> {
