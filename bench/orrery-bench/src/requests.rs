@@ -158,6 +158,18 @@ pub async fn create_once(port: u16, number: u64) -> Result<Answer> {
     call(port, 201, &request).await
 }
 
+/// The answer to a query over all items.
+pub async fn query_once(port: u16, sql: &str) -> Result<Answer> {
+    let head = Signer::now().head("POST", &format!("{CONTAINER}/docs"));
+    let body = serde_json::json!({ "query": sql }).to_string();
+    let request = format!(
+        "{head}x-ms-documentdb-isquery: True\r\nx-ms-documentdb-query-enablecrosspartition: True\r\n\
+         content-type: application/query+json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    call(port, 200, request.as_bytes()).await
+}
+
 async fn call(port: u16, expected: u16, request: &[u8]) -> Result<Answer> {
     let answer = Connection::open(&Target::plain(port)).await?.call(request).await?;
     ensure!(

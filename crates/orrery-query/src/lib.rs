@@ -29,6 +29,7 @@ mod values;
 pub use condition::{Condition, PreparedCondition, parse_condition};
 pub use definition::Definition;
 pub use error::{Code, Problem, QueryError, Result};
+pub use functions::{FunctionName, function_names};
 pub use parameters::Parameters;
 pub use plan::{Plan, QueryPlan, query_plan};
 pub use run::{Context, UserFunctions};

@@ -6,6 +6,7 @@ mod create;
 mod growth;
 mod idle;
 mod read;
+mod scan;
 mod stall;
 mod start;
 
@@ -29,6 +30,7 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Group {
     Read,
+    Scan,
     ReadTls,
     ReadHttp2,
     Create,
@@ -70,6 +72,7 @@ impl Settings {
 /// Rows and, for some groups, a plot.
 pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, String)> {
     Ok(match group {
+        Group::Scan => (scan::rows(settings).await?, String::new()),
         Group::Read => (read::plain(settings).await?, String::new()),
         Group::ReadTls => (read::other(settings, Protocol::Tls).await?, String::new()),
         Group::ReadHttp2 => (read::other(settings, Protocol::Http2).await?, String::new()),

@@ -127,7 +127,7 @@ async fn page_of_items(
         Ok(plan(parsed, &definition, parameters)?)
     });
     let plan = plan.await?;
-    let scripts = Scripts::find(&node.control.catalogue(), container, plan.user_functions())?;
+    let scripts = Scripts::find(&node.control.catalogue(), container, plan.user_functions());
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in &ranges {
         let partition = node.partition(entry)?;

@@ -40,23 +40,19 @@ type Builtins = (
 pub struct Scripts(HashMap<String, String>);
 
 impl Scripts {
-    /// Finds the functions with the given names in a container.
+    /// Finds the functions with the given names in a container. One that is missing shows when it is called.
     pub fn find<'n>(
         catalogue: &Catalogue,
         container: &ContainerEntry,
         names: impl IntoIterator<Item = &'n str>,
-    ) -> Result<Scripts> {
-        let mut scripts = HashMap::new();
-        for name in names {
+    ) -> Scripts {
+        let script = |name: &str| {
             let selector = Selector::Name(name.to_owned());
-            let found = catalogue.find(ResourceKind::UserDefinedFunction, Some(&container.rid), &selector);
-            let body = found
-                .and_then(|(_, record)| json::parse_value(&record.definition).ok())
-                .and_then(|definition| Some(definition.get("body")?.as_str()?.to_owned()))
-                .ok_or_else(|| refused(format!("The user-defined function '{name}' could not be found.")))?;
-            scripts.insert(name.to_owned(), body);
-        }
-        Ok(Scripts(scripts))
+            let (_, record) = catalogue.find(ResourceKind::UserDefinedFunction, Some(&container.rid), &selector)?;
+            let definition = json::parse_value(&record.definition).ok()?;
+            Some((name.to_owned(), definition.get("body")?.as_str()?.to_owned()))
+        };
+        Scripts(names.into_iter().filter_map(script).collect())
     }
 }
 

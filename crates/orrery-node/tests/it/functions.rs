@@ -54,9 +54,11 @@ async fn a_query_calls_the_functions_of_its_container() {
 }
 
 #[tokio::test]
-async fn a_missing_function_is_refused_before_any_item_is_read() {
+async fn a_missing_function_is_refused_when_it_is_called() {
     let world = world().await;
-    let message = refusal(&world, "SELECT udf.absent(c.n) FROM c WHERE false").await;
+    let unused = world.query("SELECT udf.absent(c.n) FROM c WHERE false").await;
+    assert!(unused.unwrap().is_empty());
+    let message = refusal(&world, "SELECT udf.absent(c.n) FROM c").await;
     assert!(message.contains("'absent' could not be found"), "{message}");
 }
 

@@ -19,4 +19,5 @@ pub(crate) mod vector;
 
 pub(crate) use aggregate::{Accumulator, AggregateKind, OrderedValue};
 pub(crate) use arguments::{Arguments, Environment, VALUE_BYTES_MAX};
+pub use registry::{FunctionName, function_names};
 pub(crate) use registry::{Kind, Scalar, ScoreKind, find};

@@ -9,9 +9,29 @@ use super::aggregate::AggregateKind;
 use super::arguments::Arguments;
 use super::{array, conditional, date_time, full_text, item, math, spatial, string, type_check, vector};
 
+/// A built-in function by the name it is called by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName {
+    pub name: &'static str,
+    /// Set when this is only another name of that function.
+    pub alias_of: Option<&'static str>,
+}
+
+/// All built-in functions and their other names, in alphabetical order.
+pub fn function_names() -> Vec<FunctionName> {
+    let name = |(name, function): (&&'static str, &Function)| FunctionName {
+        name,
+        alias_of: function.alias_of,
+    };
+    let mut names: Vec<FunctionName> = TABLE.functions.iter().map(name).collect();
+    names.sort_by_key(|function| function.name);
+    names
+}
+
 /// A built-in function.
 #[derive(Debug)]
 pub(crate) struct Function {
+    alias_of: Option<&'static str>,
     arguments_min: usize,
     /// `None`: any number.
     arguments_max: Option<usize>,
@@ -88,11 +108,16 @@ impl Table {
             .expect("an alias follows the function it names");
         let counts = (original.arguments_min, original.arguments_max);
         let kind = original.kind;
-        self.add(alias, counts, kind);
+        self.insert(alias, Some(name), counts, kind);
     }
 
     pub fn add(&mut self, name: &'static str, counts: Counts, kind: Kind) {
+        self.insert(name, None, counts, kind);
+    }
+
+    fn insert(&mut self, name: &'static str, alias_of: Option<&'static str>, counts: Counts, kind: Kind) {
         let function = Function {
+            alias_of,
             arguments_min: counts.0,
             arguments_max: counts.1,
             kind,

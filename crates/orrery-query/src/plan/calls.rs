@@ -1,7 +1,10 @@
 //! Function calls: looked up, counted, checked.
 
+use orrery_model::Value;
+
 use super::compiler::Compiler;
 use super::expr::Expr;
+use super::limits::GEOMETRY_POINTS_MAX;
 use crate::error::QueryError;
 use crate::functions::{Kind, ScoreKind, find};
 use crate::parse::Span;
@@ -73,10 +76,20 @@ impl Compiler<'_> {
         }
     }
 
+    fn geometry_arguments(&mut self, function: &str, compiled: &[Expr]) {
+        let n_points = |argument: &Expr| argument.constant().map_or(0, n_points);
+        if compiled.iter().any(|argument| n_points(argument) > GEOMETRY_POINTS_MAX) {
+            self.refuse(QueryError::plain(format!(
+                "The geometry given to the {function} function exceeds the maximum of {GEOMETRY_POINTS_MAX} points."
+            )));
+        }
+    }
+
     /// Rules about particular arguments, and what the container's policies add to them.
     fn check_arguments(&mut self, function: &str, arguments: &[ast::Expr], compiled: &mut Vec<Expr>) {
         match function {
             "VECTORDISTANCE" | "_VECTORSCORE" => self.vector_arguments(arguments, compiled),
+            _ if function.starts_with("ST_") => self.geometry_arguments(function, compiled),
             _ if function.trim_start_matches('_').starts_with("FULLTEXT") => self.full_text_arguments(compiled),
             "DOCUMENTID" if !matches!(arguments[0].kind, ExprKind::Name(_)) => {
                 self.refuse(QueryError::plain(
@@ -85,5 +98,15 @@ impl Compiler<'_> {
             }
             _ => {}
         }
+    }
+}
+
+/// Points of a geometry: arrays that hold coordinates.
+fn n_points(value: &Value) -> usize {
+    match value {
+        Value::Object(object) => object.get("coordinates").map_or(0, n_points),
+        Value::Array(items) if items.first().is_some_and(|first| first.as_number().is_some()) => 1,
+        Value::Array(items) => items.iter().map(n_points).sum(),
+        _ => 0,
     }
 }

@@ -10,5 +10,7 @@ pub(super) const COUNT_END: i64 = 1 << 32;
 pub(super) const SCORE_TERMS_MAX: usize = 30;
 /// Arguments of RRF.
 pub(super) const FUSION_ARGUMENTS_MAX: usize = 100;
+/// Points of a geometry that the statement or a parameter holds.
+pub(super) const GEOMETRY_POINTS_MAX: usize = 256;
 /// Problems reported of one statement.
 pub(super) const PROBLEMS_MAX: usize = 100;

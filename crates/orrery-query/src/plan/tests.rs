@@ -47,3 +47,25 @@ fn a_plan_tells_how_it_runs() {
     }
     assert!(!planned("SELECT 1").reads_items());
 }
+
+#[test]
+fn a_geometry_of_too_many_points_is_refused() {
+    let line = |n: usize| {
+        let points: Vec<String> = (0..n).map(|n| format!("[0.{n:03}, 1]")).collect();
+        format!("{{'type': 'LineString', 'coordinates': [{}]}}", points.join(", "))
+    };
+    let sql = |n: usize| format!("SELECT VALUE ST_INTERSECTS(c.place, {}) FROM c", line(n));
+    let message = refusal(&sql(257)).inner();
+    assert!(
+        message.contains("ST_INTERSECTS function exceeds the maximum of 256 points"),
+        "{message}"
+    );
+    assert!(
+        plan(
+            &Query::parse(&sql(256)).unwrap(),
+            &Definition::plain(),
+            &Parameters::none()
+        )
+        .is_ok()
+    );
+}

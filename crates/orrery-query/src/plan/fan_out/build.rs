@@ -269,10 +269,9 @@ impl Builder<'_> {
     }
 
     fn need_for(&mut self, kind: AggregateKind) {
-        match kind {
-            AggregateKind::CountIf => self.needed.push(Feature::CountIf),
-            AggregateKind::MakeList | AggregateKind::MakeSet => self.needed.push(Feature::ListAndSetAggregate),
-            _ => {}
+        // The .NET client merges lists and sets without saying that it can, so their feature is not asked for.
+        if kind == AggregateKind::CountIf {
+            self.needed.push(Feature::CountIf);
         }
     }
 
