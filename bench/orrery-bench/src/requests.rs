@@ -118,6 +118,16 @@ fn write_document(head: &str, number: u64, revision: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(document(number, revision).as_bytes());
 }
 
+/// A page of a thousand changes after a token; waits for one if asked to.
+pub fn changes(signer: &Signer, token: &str, wait_ms: u32) -> Vec<u8> {
+    let head = signer.head("GET", &format!("{CONTAINER}/docs"));
+    format!(
+        "{head}a-im: Incremental Feed\r\nx-ms-max-item-count: 1000\r\nif-none-match: {token}\r\n\
+         x-orrery-feed-wait-ms: {wait_ms}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
 /// Creates of containers, numbered from 0 on.
 pub fn container_creates() -> Fill {
     let signer = Signer::now();

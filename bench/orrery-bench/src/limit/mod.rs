@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use clap::{Args, ValueEnum};
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -118,6 +118,11 @@ async fn answer(limit: Arc<Limit>, request: Request<Incoming>) -> Result<Respons
     if !limit.admits(&request) {
         return Ok(response);
     }
+    let request_token = request
+        .headers()
+        .get("if-none-match")
+        .and_then(|value| value.to_str().ok());
+    let request_token = request_token.map(str::to_owned);
     if let (Some(store), &Method::POST) = (&limit.store, request.method()) {
         let stored = match request.into_body().collect().await {
             Ok(body) => store.put(body.to_bytes()).await,
@@ -128,9 +133,44 @@ async fn answer(limit: Arc<Limit>, request: Request<Incoming>) -> Result<Respons
             return Ok(response);
         }
     }
+    if let (Some(store), Some(token)) = (&limit.store, request_token) {
+        return Ok(store_page(store, &token).unwrap_or(response));
+    }
     *response.status_mut() = limit.status;
     *response.headers_mut() = limit.headers.clone();
     *response.body_mut() = Full::new(limit.body.clone());
+    Ok(response)
+}
+
+/// Documents of a page of the feed.
+const PAGE_DOCUMENTS: usize = 1_000;
+
+/// A page of documents as a feed would give it, after the key that the token spells; nothing is known about them.
+fn store_page(store: &Store, token: &str) -> Result<Response<Full<Bytes>>> {
+    let digits = token.trim_matches('"').trim_start_matches('k');
+    let after: Option<Vec<u8>> = digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    let page = store.page(&after.context("a token")?, PAGE_DOCUMENTS)?;
+    let mut response = Response::new(Full::new(Bytes::new()));
+    let Some(last) = page.last else {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return Ok(response);
+    };
+    let last: String = last.iter().map(|byte| format!("{byte:02x}")).collect();
+    let headers = response.headers_mut();
+    headers.insert("etag", HeaderValue::from_str(&format!("\"k{last}\""))?);
+    headers.insert("x-ms-item-count", HeaderValue::from(page.documents.len()));
+    let mut body = BytesMut::with_capacity(page.documents.iter().map(|one| one.len() + 1).sum::<usize>() + 2);
+    body.put_u8(b'[');
+    for document in &page.documents {
+        body.put_slice(document);
+        body.put_u8(b',');
+    }
+    body.put_u8(b']');
+    *response.body_mut() = Full::new(body.freeze());
     Ok(response)
 }
 

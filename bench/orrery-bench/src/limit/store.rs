@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use anyhow::{Context as _, Result};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use lsm_tree::config::CompressionPolicy;
-use lsm_tree::{AbstractTree as _, AnyTree, CompressionType, SequenceNumberCounter};
+use lsm_tree::{AbstractTree as _, AnyTree, CompressionType, Guard as _, SequenceNumberCounter};
 use tokio::sync::{mpsc, oneshot};
 
 /// The server's settings.
@@ -38,14 +38,47 @@ struct Put {
 
 pub struct Store {
     inbox: mpsc::Sender<Put>,
+    tree: AnyTree,
+}
+
+/// Documents one after the other, and the key of the last.
+pub struct Page {
+    pub documents: Vec<Bytes>,
+    pub last: Option<Bytes>,
 }
 
 impl Store {
     pub fn open(directory: &Path) -> Result<Store> {
         let committer = Committer::open(directory)?;
+        let tree = committer.tree.clone();
         let (inbox, waiting) = mpsc::channel(INBOX);
         spawn("commit", move || committer.run(waiting))?;
-        Ok(Store { inbox })
+        Ok(Store { inbox, tree })
+    }
+
+    /// Up to `n` documents after a key, in the order of keys: iterating and nothing else.
+    pub fn page(&self, after: &[u8], n: usize) -> Result<Page> {
+        let from = if after.is_empty() {
+            key(0x10, &[])
+        } else {
+            Bytes::from([after, &[0]].concat())
+        };
+        let mut page = Page {
+            documents: Vec::with_capacity(n),
+            last: None,
+        };
+        for entry in self
+            .tree
+            .range(from..key(0x11, &[]), lsm_tree::SeqNo::MAX, None)
+            .take(n)
+        {
+            let (key, value) = entry
+                .into_inner()
+                .map_err(|error| anyhow::anyhow!("cannot read the tree: {error}"))?;
+            page.documents.push(Bytes::from(value).slice(ITEM_HEADER_BYTES..));
+            page.last = Some(Bytes::from(key));
+        }
+        Ok(page)
     }
 
     /// Durable and visible when true.

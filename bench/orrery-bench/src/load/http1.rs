@@ -67,6 +67,15 @@ pub struct Answer {
     pub body: Bytes,
 }
 
+impl Answer {
+    /// The text of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let head = std::str::from_utf8(&self.head).ok()?;
+        head.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
 impl Connection {
     pub async fn open(target: &Target) -> Result<Connection> {
         let stream = TcpStream::connect(target.address()).await.context("cannot connect")?;

@@ -3,6 +3,7 @@
 mod churn;
 mod containers;
 mod create;
+mod feed;
 mod growth;
 mod idle;
 mod read;
@@ -34,6 +35,7 @@ pub enum Group {
     ReadTls,
     ReadHttp2,
     Create,
+    Feed,
     Start,
     Idle,
     Containers,
@@ -77,6 +79,7 @@ pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, Str
         Group::ReadTls => (read::other(settings, Protocol::Tls).await?, String::new()),
         Group::ReadHttp2 => (read::other(settings, Protocol::Http2).await?, String::new()),
         Group::Create => (create::rows(settings).await?, String::new()),
+        Group::Feed => (feed::rows(settings).await?, String::new()),
         Group::Start => (start::rows(settings).await?, String::new()),
         Group::Idle => (idle::rows(settings).await?, String::new()),
         Group::Containers => (containers::rows(settings).await?, String::new()),

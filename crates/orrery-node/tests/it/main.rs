@@ -7,6 +7,7 @@ mod support;
 
 mod basics;
 mod expiry;
+mod feed;
 mod functions;
 mod paging;
 mod races;

@@ -123,6 +123,21 @@ impl Client {
         )
     }
 
+    /// A page of all changes after a token.
+    pub fn changes(&mut self, token: &str) -> io::Result<Answer> {
+        let target = Target {
+            verb: "GET",
+            path: "/dbs/db/colls/c/docs",
+            kind: "docs",
+            link: "dbs/db/colls/c",
+        };
+        let headers = format!(
+            "a-im: Full-Fidelity Feed\r\nx-ms-cosmos-changefeed-wire-format-version: 2021-09-15\r\n\
+             x-ms-max-item-count: 50\r\nif-none-match: {token}\r\n"
+        );
+        self.send(&target, &headers, "")
+    }
+
     fn page(&mut self, continuation: Option<&str>) -> io::Result<Answer> {
         let target = Target {
             verb: "GET",

@@ -144,13 +144,6 @@ fn features_that_do_not_exist_say_so() {
         refusal("POST /dbs/d/colls/c/docs", &query_of_changes, QUERY).0,
         Status::NOT_IMPLEMENTED
     );
-    let (status, message) = refusal(
-        "GET /dbs/d/colls/c/docs",
-        &[("a-im", "Full-Fidelity Feed"), ("if-none-match", "*")],
-        "",
-    );
-    assert_eq!(status, Status::BAD_REQUEST);
-    assert!(message.contains("all versions"));
     assert_eq!(
         refusal("GET /dbs/d/colls/c/pkranges", &[("a-im", "Full-Fidelity Feed")], "").0,
         Status::BAD_REQUEST
