@@ -93,6 +93,20 @@ impl EpkRange {
         free
     }
 
+    /// A measure of how many hashes fall into the range.
+    pub fn width(&self) -> u128 {
+        number(&self.max, u128::MAX).saturating_sub(number(&self.min, 0))
+    }
+
+    /// The range of both; they must be neighbours.
+    pub(crate) fn joined(&self, right: &EpkRange) -> EpkRange {
+        debug_assert_eq!(self.max, right.min);
+        EpkRange {
+            min: self.min.clone(),
+            max: right.max.clone(),
+        }
+    }
+
     /// Cuts the range into `n` parts of about equal width. Fewer come out where the range is too narrow to cut.
     pub fn split_evenly(&self, n: usize) -> Vec<EpkRange> {
         let (from, to) = (number(&self.min, 0), number(&self.max, u128::MAX));

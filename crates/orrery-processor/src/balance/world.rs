@@ -24,8 +24,8 @@ pub struct World {
     wants: BTreeMap<String, Want>,
     hosts: Vec<Host>,
     now: Duration,
-    /// Leases taken from a live owner that has yet to notice.
-    stolen: BTreeSet<String>,
+    /// Leases taken from a live owner that has yet to notice, with that owner's name.
+    stolen: BTreeSet<(String, String)>,
     n_writes: u64,
     settings: BalanceSettings,
 }
@@ -140,7 +140,8 @@ impl World {
         match action {
             LeaseAction::Take { id, how, why } => {
                 if why == Why::Stolen {
-                    self.stolen.insert(id.clone());
+                    let victim = self.leases[&id].owner.clone().unwrap_or_default();
+                    self.stolen.insert((id.clone(), victim));
                 }
                 let next = self.leases[&id].acquired(mark, how, "t");
                 self.write(next);
@@ -185,7 +186,7 @@ impl World {
                     .insert(id, Fence::new(self.now, self.settings.expiry));
             } else {
                 self.hosts[n].running.remove(&id);
-                self.stolen.remove(&id);
+                self.stolen.remove(&(id, mark.name));
             }
         }
     }
@@ -210,12 +211,11 @@ impl World {
     /// A lease that two hosts would deliver from now, if there is one. A theft from a live owner is the one exception the
     /// rules allow, until that owner's next write: it follows a request that went unanswered.
     pub fn read_twice(&self) -> Option<String> {
-        let reads =
-            |host: &&Host, id: &str| host.alive && host.running.get(id).is_some_and(|fence| !fence.is_shut(self.now));
+        let reads = |host: &&Host, id: &str| {
+            let is_robbed = self.stolen.contains(&(id.to_owned(), host.mark.name.clone()));
+            host.alive && !is_robbed && host.running.get(id).is_some_and(|fence| !fence.is_shut(self.now))
+        };
         let n_readers = |id: &str| self.hosts.iter().filter(|host| reads(host, id)).count();
-        self.leases
-            .keys()
-            .find(|id| n_readers(id) > 1 && !self.stolen.contains(*id))
-            .cloned()
+        self.leases.keys().find(|id| n_readers(id) > 1).cloned()
     }
 }

@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::store::store_error;
 
 const LIST: &str = "SELECT * FROM c WHERE c.processor = @processor";
-const KEYS: &str = "SELECT DISTINCT VALUE c.key FROM c WHERE c.processor = @processor";
+const KEYS: &str = "SELECT VALUE c.key FROM c WHERE c.processor = @processor";
 
 /// A container that takes letters.
 #[derive(Clone)]

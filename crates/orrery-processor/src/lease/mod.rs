@@ -158,9 +158,10 @@ impl Lease {
         self.number(property::ATTEMPTS)
     }
 
-    /// The change that was being handled alone when the owner died.
-    pub fn suspect(&self) -> Option<&str> {
-        self.properties.get(property::SUSPECT).map(String::as_str)
+    /// Changes that were being handled alone when the owner died, one per death.
+    pub fn suspects(&self) -> impl Iterator<Item = &str> {
+        let listed = self.properties.get(property::SUSPECT);
+        listed.into_iter().flat_map(|listed| listed.split(','))
     }
 
     /// The configured start that is to be used until there is a token.
@@ -222,9 +223,9 @@ impl Lease {
     }
 
     #[must_use]
-    pub fn suspecting(&self, change: &str, stamp: &str) -> Lease {
+    pub fn suspecting(&self, changes: &str, stamp: &str) -> Lease {
         let mut next = self.stamped(stamp);
-        next.properties.insert(property::SUSPECT.to_owned(), change.to_owned());
+        next.properties.insert(property::SUSPECT.to_owned(), changes.to_owned());
         next
     }
 

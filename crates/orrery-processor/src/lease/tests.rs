@@ -89,15 +89,15 @@ fn each_acquisition_raises_the_epoch_and_a_crash_is_counted_until_the_position_m
     assert_eq!((first.epoch(), first.n_crashes()), (1, 0));
     let second = first
         .acquired(&me(2), Takeover::AfterCrash, "t")
-        .suspecting("item", "t");
+        .suspecting("one,two", "t");
     assert_eq!(
-        (second.epoch(), second.n_crashes(), second.suspect()),
-        (2, 1, Some("item"))
+        (second.epoch(), second.n_crashes(), second.suspects().count()),
+        (2, 1, 2)
     );
     let third = second.acquired(&me(3), Takeover::AfterCrash, "t");
-    assert_eq!((third.n_crashes(), third.suspect()), (2, Some("item")));
+    assert_eq!((third.n_crashes(), third.suspects().count()), (2, 2));
     let moved = third.checkpointed(FeedToken::at(11), "t");
-    assert_eq!((moved.n_crashes(), moved.suspect(), moved.epoch()), (0, None, 3));
+    assert_eq!((moved.n_crashes(), moved.suspects().count(), moved.epoch()), (0, 0, 3));
     let freed = third.released("t");
     assert_eq!((freed.owner(), freed.n_crashes(), freed.incarnation()), (None, 0, None));
 }

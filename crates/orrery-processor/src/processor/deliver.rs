@@ -40,6 +40,8 @@ struct Page {
     lag: Option<u64>,
     /// The process died here before: one change at a time, each named before it is tried.
     one_by_one: bool,
+    /// Changes whose handling ended the process.
+    condemned: Vec<String>,
 }
 
 impl Worker {
@@ -54,6 +56,7 @@ impl Worker {
             token: page.token,
             charge: page.charge,
             one_by_one,
+            condemned: self.held.lease().suspects().map(str::to_owned).collect(),
         };
         let n_items = page.changes.len();
         let mut delivery = if one_by_one {
@@ -283,15 +286,17 @@ impl Worker {
         }
     }
 
-    /// Whether the process ended while it handled this change. If not, it is named in the lease before it is tried.
+    /// Whether the process ended while it handled this change. If not, it is named in the lease before it is tried, behind
+    /// those already found, so that several of them in one page do not hide each other.
     async fn is_suspect(&mut self, page: &Page, index: usize) -> Result<bool, NotWritten> {
         let change = &page.changes[index];
         let key = change.key(&self.unit.description.key_paths);
         let id = DeadLetter::id_of(&self.unit.description.identity.container_rid, &key, change);
-        if self.held.lease().suspect() == Some(id.as_str()) {
+        if page.condemned.contains(&id) {
             return Ok(true);
         }
-        self.held.suspect(&id).await?;
+        let suspects = [page.condemned.as_slice(), &[id]].concat().join(",");
+        self.held.suspect(&suspects).await?;
         Ok(false)
     }
 

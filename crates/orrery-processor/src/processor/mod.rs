@@ -24,7 +24,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use builder::ProcessorBuilder;
 pub use health::LeaseHealth;
 pub use host::Stopped;
+pub(crate) use init::tiling;
 pub use settings::{Checkpoint, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
+pub(crate) use unit::{UnitListing, list as list_unit};
 
 use crate::clock::{self, Clock};
 use crate::dead_letters::DeadLetterStore;

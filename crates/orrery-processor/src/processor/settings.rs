@@ -61,6 +61,16 @@ impl Poll {
         }
     }
 
+    /// Lets the server hold empty answers back for `wait`, so that a change arrives within milliseconds. Servers that
+    /// cannot do that answer at once, and the pauses apply.
+    #[must_use]
+    pub fn with_long_poll(self, wait: Duration) -> Poll {
+        Poll {
+            wait: Some(wait),
+            ..self
+        }
+    }
+
     /// The pause after `n_empty` empty reads in a row.
     pub fn pause(&self, n_empty: u32) -> Duration {
         let doubled = self

@@ -85,6 +85,8 @@ pub(crate) struct Worker {
     n_unsaved: u32,
     unsaved_since: Duration,
     n_empty: u32,
+    /// How long the last read took, to tell whether the server held it back.
+    read_took: Duration,
     pub(super) parked: super::parking::Parked,
 }
 
@@ -114,6 +116,7 @@ impl Worker {
             n_unsaved: 0,
             unsaved_since: Duration::ZERO,
             n_empty: 0,
+            read_took: Duration::ZERO,
             parked: super::parking::Parked::default(),
             held,
             unit,
@@ -297,8 +300,12 @@ impl Worker {
         } else if self.held.lease().continuation.as_ref() != Some(&page.token) && !unacknowledged {
             self.reached = Some(page.token);
         }
-        let pause = self.unit.settings.poll.pause(self.n_empty);
-        self.tend(sleep(pause), true).await?;
+        // A server that waited for a change itself leaves nothing to wait for.
+        let poll = &self.unit.settings.poll;
+        if poll.wait.is_none_or(|wait| self.read_took < wait / 2) {
+            let pause = poll.pause(self.n_empty);
+            self.tend(sleep(pause), true).await?;
+        }
         Ok(Step::Done(()))
     }
 
@@ -319,9 +326,11 @@ impl Worker {
                 let page = timeout(limit, unit.source.read(read)).await;
                 page.unwrap_or_else(|late| Err(FeedError::Transient(late.into())))
             };
+            let sent_at = self.unit.clock.now();
             let error = match self.tend(reading, true).await? {
                 None => return Ok(Step::Interrupted),
                 Some(Ok(page)) => {
+                    self.read_took = self.unit.clock.now().saturating_sub(sent_at);
                     self.note_page(&page);
                     return Ok(Step::Done(page));
                 }

@@ -1,0 +1,203 @@
+//! How far a unit is behind: read-only, from anywhere, with nothing but its name, its leases and its feed.
+//!
+//! For every lease one change is read after its position; the partition's newest LSN then says how many transactions wait,
+//! and the change's age since when. What cannot be known is said to be unknown, never zero: a lag that is silently zero has
+//! hidden more outages than any other number. Leases that share a partition share its LSNs, so their sum counts what lies
+//! between them more than once; a trend is worth more than a value.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::error::{FeedError, StartError};
+use crate::feed::{FeedRead, FeedSource};
+use crate::lease::Lease;
+use crate::names::{UnitNames, check_processor_name};
+use crate::processor::{UnitListing, list_unit};
+use crate::start::Position;
+use crate::store::LeaseStore;
+
+/// Leases asked about at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Why a lag is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// The lease has no position yet.
+    NoPosition,
+    /// Its range is no longer one partition; the unit has to cut the lease first.
+    RangeGone,
+    /// The position is older than what the container keeps.
+    WindowExceeded,
+    /// The feed could not be read, or did not say where it stands.
+    Unreadable,
+}
+
+/// How far one lease is behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaseLag {
+    pub token: String,
+    pub owner: Option<String>,
+    pub position: Option<String>,
+    /// Transactions after the position, superseded ones included.
+    pub transactions: Result<u64, Unknown>,
+    /// Since when the oldest undelivered change has been waiting; zero when there is none, absent when not known.
+    pub waiting: Option<Duration>,
+}
+
+impl LeaseLag {
+    /// For controllers that scale from zero: what is not known counts as work to do.
+    pub fn signal(&self) -> u64 {
+        self.transactions.unwrap_or(1)
+    }
+}
+
+/// How far a unit is behind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitLag {
+    pub leases: Vec<LeaseLag>,
+    /// Request units the question cost.
+    pub charge: f64,
+}
+
+impl UnitLag {
+    /// Every lease's lag is known, and there are leases.
+    pub fn is_known(&self) -> bool {
+        !self.leases.is_empty() && self.leases.iter().all(|lease| lease.transactions.is_ok())
+    }
+
+    /// The sum over the leases, if all are known.
+    pub fn transactions(&self) -> Option<u64> {
+        self.is_known().then(|| self.signal())
+    }
+
+    /// The longest wait of any lease, if all are known.
+    pub fn waiting(&self) -> Option<Duration> {
+        self.leases
+            .iter()
+            .map(|lease| lease.waiting)
+            .try_fold(Duration::ZERO, |most, wait| Some(most.max(wait?)))
+    }
+
+    /// The sum with a one for everything that is not known, and a one for a unit without leases.
+    pub fn signal(&self) -> u64 {
+        if self.leases.is_empty() {
+            return 1;
+        }
+        self.leases.iter().map(LeaseLag::signal).sum()
+    }
+}
+
+/// Asks how far a unit is behind. One per unit is enough.
+#[derive(Clone)]
+pub struct Estimator {
+    processor: String,
+    source: Arc<dyn FeedSource>,
+    store: Arc<dyn LeaseStore>,
+}
+
+impl std::fmt::Debug for Estimator {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Estimator")
+            .field("processor", &self.processor)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Estimator {
+    /// The same name, container and lease store as the unit's hosts.
+    pub fn new(
+        processor: impl Into<String>,
+        source: impl FeedSource,
+        store: impl LeaseStore,
+    ) -> Result<Estimator, crate::error::BuildError> {
+        let processor = processor.into();
+        check_processor_name(&processor)?;
+        Ok(Estimator {
+            processor,
+            source: Arc::new(source),
+            store: Arc::new(store),
+        })
+    }
+
+    /// Every lease now.
+    pub async fn snapshot(&self) -> Result<UnitLag, StartError> {
+        let description = self.source.describe().await?;
+        let names = UnitNames::new(&self.processor, &description.identity);
+        let UnitListing { listing, charge, .. } = list_unit(self.store.as_ref(), &names).await?;
+        let now_ms = listing.server_now_ms;
+        let asked = listing.leases.into_iter().map(|lease| self.lag_of(lease, now_ms));
+        let answers: Vec<(LeaseLag, f64)> = futures::stream::iter(asked).buffered(CONCURRENCY).collect().await;
+        let charge = charge + answers.iter().map(|(_, charge)| charge).sum::<f64>();
+        Ok(UnitLag {
+            leases: answers.into_iter().map(|(lag, _)| lag).collect(),
+            charge,
+        })
+    }
+
+    /// Calls back with every snapshot, or why there was none, until the callback says that it has had enough.
+    pub async fn watch(&self, every: Duration, mut callback: impl FnMut(Result<UnitLag, StartError>) -> bool) {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if !callback(self.snapshot().await) {
+                return;
+            }
+        }
+    }
+
+    async fn lag_of(&self, lease: Lease, now_ms: Option<u64>) -> (LeaseLag, f64) {
+        let mut lag = LeaseLag {
+            token: lease.token.clone(),
+            owner: lease.owner().map(str::to_owned),
+            position: lease.continuation.as_ref().map(ToString::to_string),
+            transactions: Err(Unknown::NoPosition),
+            waiting: None,
+        };
+        let (Some(token), Some(range)) = (&lease.continuation, &lease.range) else {
+            return (lag, 0.0);
+        };
+        let read = FeedRead {
+            range,
+            from: &Position::After(token.clone()),
+            mode: lease.feed_mode(),
+            items_max: Some(1),
+            wait: None,
+        };
+        match self.source.read(read).await {
+            Ok(page) => {
+                let first = page.changes.first().map(|change| &change.metadata);
+                lag.transactions = match (first, page.head_lsn) {
+                    (None, _) => Ok(0),
+                    (Some(first), Some(head)) => {
+                        let lsn = first.lsn.ok_or(Unknown::Unreadable);
+                        lsn.map(|lsn| (head + 1).saturating_sub(lsn))
+                    }
+                    (Some(_), None) => Err(Unknown::Unreadable),
+                };
+                lag.waiting = match first {
+                    None => Some(Duration::ZERO),
+                    Some(first) => age(first.committed_at_s, now_ms),
+                };
+                (lag, page.charge)
+            }
+            Err(error) => {
+                lag.transactions = Err(match error {
+                    FeedError::Gone => Unknown::RangeGone,
+                    FeedError::WindowExceeded(_) => Unknown::WindowExceeded,
+                    _ => Unknown::Unreadable,
+                });
+                (lag, 0.0)
+            }
+        }
+    }
+}
+
+/// By the server's clock on both ends.
+fn age(committed_at_s: Option<u64>, now_ms: Option<u64>) -> Option<Duration> {
+    let committed = Duration::from_secs(committed_at_s?);
+    Some(Duration::from_millis(now_ms?).saturating_sub(committed))
+}

@@ -1,0 +1,249 @@
+//! What an operator does with a unit: look at its leases, move them, pause it, bring in those of another processor.
+//!
+//! A reset gives every lease a new position and takes it from whoever holds it, in one conditional write each: a host that
+//! is still running finds its next write refused and lets go, so no late checkpoint can undo the reset. Invariant: a unit
+//! that is running is reset only if the caller says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::balance::{Liveness, Watch};
+use crate::clock;
+use crate::error::{StartError, StoreError};
+use crate::feed::{FeedRead, FeedSource};
+use crate::lease::{FeedMode, Lease, import_foreign};
+use crate::names::{UnitNames, check_processor_name};
+use crate::processor::{UnitListing, list_unit, set_paused, tiling};
+use crate::range::Tiling;
+use crate::start::{Position, StartFrom, stamp};
+use crate::store::{Created, LeaseStore, id_of};
+use crate::token::FeedToken;
+
+/// How often a lease that keeps changing is reset again.
+const ATTEMPTS: u32 = 10;
+
+/// Where a unit is moved to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResetTo {
+    Now,
+    Start(StartFrom),
+    /// One position for every lease; only for a feed whose partitions share their numbering, or a unit of one lease.
+    Token(FeedToken),
+}
+
+/// A reset that did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum ResetError {
+    #[error("the unit is running: {} live; stop it, or take the leases from its hosts", .0.join(", "))]
+    Running(Vec<String>),
+    #[error("a unit that reads all versions can be moved to now or to a token")]
+    Mode,
+    #[error("the lease {0} changes faster than it can be reset")]
+    Contended(String),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A lease as an operator sees it.
+#[derive(Clone, Debug)]
+pub struct LeaseStatus {
+    pub lease: Lease,
+    pub liveness: Liveness,
+}
+
+/// A unit from outside.
+#[derive(Clone)]
+pub struct Operations {
+    names: UnitNames,
+    source: Arc<dyn FeedSource>,
+    store: Arc<dyn LeaseStore>,
+    expiry: Duration,
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Operations")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Operations {
+    /// `expiry` is the lease expiry of the unit's hosts.
+    pub async fn open(
+        processor: &str,
+        source: impl FeedSource,
+        store: impl LeaseStore,
+        expiry: Duration,
+    ) -> Result<Operations, StartError> {
+        check_processor_name(processor).map_err(|error| StoreError::Refused(error.into()))?;
+        let description = source.describe().await?;
+        Ok(Operations {
+            names: UnitNames::new(processor, &description.identity),
+            source: Arc::new(source),
+            store: Arc::new(store),
+            expiry,
+        })
+    }
+
+    pub fn names(&self) -> &UnitNames {
+        &self.names
+    }
+
+    /// The leases, and whether the unit is paused.
+    pub async fn status(&self) -> Result<(Vec<LeaseStatus>, bool), StoreError> {
+        let UnitListing { listing, paused, .. } = list_unit(self.store.as_ref(), &self.names).await?;
+        let mut watch = Watch::default();
+        watch.note(&listing, Duration::ZERO);
+        let status = |lease: &Lease| LeaseStatus {
+            lease: lease.clone(),
+            liveness: watch.liveness(lease, &listing, Duration::ZERO, self.expiry),
+        };
+        Ok((listing.leases.iter().map(status).collect(), paused))
+    }
+
+    /// How the leases cover the key space.
+    pub async fn tiling(&self) -> Result<Tiling, StoreError> {
+        Ok(tiling(&list_unit(self.store.as_ref(), &self.names).await?.listing))
+    }
+
+    pub async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
+        set_paused(self.store.as_ref(), &self.names, paused).await
+    }
+
+    /// Moves every lease. With `from_running`, leases are taken from hosts that hold them.
+    pub async fn reset(&self, to: &ResetTo, from_running: bool) -> Result<usize, ResetError> {
+        let (leases, _) = self.status().await?;
+        let mut live: Vec<String> = leases
+            .iter()
+            .filter(|status| status.liveness == Liveness::Live)
+            .filter_map(|status| status.lease.owner.clone())
+            .collect();
+        live.sort_unstable();
+        live.dedup();
+        if !live.is_empty() && !from_running {
+            return Err(ResetError::Running(live));
+        }
+        let n_leases = leases.len();
+        for LeaseStatus { lease, .. } in leases {
+            self.reset_one(lease, to).await?;
+        }
+        Ok(n_leases)
+    }
+
+    async fn reset_one(&self, mut lease: Lease, to: &ResetTo) -> Result<(), ResetError> {
+        let all_versions = lease.feed_mode() == FeedMode::AllVersionsAndDeletes;
+        let position = match to {
+            ResetTo::Now | ResetTo::Start(StartFrom::Now) => Ok(self.now(&lease).await?),
+            ResetTo::Token(token) => Ok(token.clone()),
+            ResetTo::Start(_) if all_versions => return Err(ResetError::Mode),
+            ResetTo::Start(start) => Err(start.to_text()),
+        };
+        for _ in 0..ATTEMPTS {
+            let next = lease.reset(position.clone(), &stamp(clock::since_1970()));
+            let etag = lease.etag.as_deref().unwrap_or_default();
+            match self.store.replace(&next.to_document(), etag).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::NotFound) => return Ok(()),
+                Err(StoreError::Changed) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let Some(fresh) = self.store.read(&next.to_document()).await? else {
+                return Ok(());
+            };
+            lease = Lease::from_document(&fresh).map_err(|error| StoreError::Refused(error.into()))?;
+        }
+        Err(ResetError::Contended(lease.token))
+    }
+
+    async fn now(&self, lease: &Lease) -> Result<FeedToken, StartError> {
+        let range = lease.range.clone().unwrap_or_else(crate::range::EpkRange::full);
+        let read = FeedRead {
+            range: &range,
+            from: &Position::From(StartFrom::Now),
+            mode: lease.feed_mode(),
+            items_max: None,
+            wait: None,
+        };
+        Ok(self.source.read(read).await?.token)
+    }
+
+    /// Creates this unit's leases from documents of another processor, at the positions they say. Leases that exist stay as
+    /// they are; how many were created comes back.
+    pub async fn import(&self, documents: &[Value]) -> Result<usize, StoreError> {
+        let mut n_created = 0;
+        for document in documents {
+            let id = |range: &crate::range::EpkRange| self.names.lease(&range.to_string());
+            let leases = match Lease::from_document(document) {
+                Ok(lease) if crate::lease::detect_foreign(document).is_none() && lease.range.is_some() => {
+                    vec![own(lease, id)]
+                }
+                _ => import_foreign(document, id).ok_or_else(|| unreadable(document))?,
+            };
+            for lease in leases {
+                if let Created::New(_) = self.store.create(&lease.to_document()).await? {
+                    n_created += 1;
+                }
+            }
+        }
+        Ok(n_created)
+    }
+}
+
+/// A .NET lease under another unit's name, owned by nobody.
+fn own(lease: Lease, id: impl Fn(&crate::range::EpkRange) -> String) -> Lease {
+    let range = lease.range.clone().unwrap_or_else(crate::range::EpkRange::full);
+    Lease {
+        continuation: lease.continuation.clone(),
+        mode: lease.mode,
+        ..Lease::for_range(id(&range), range, lease.feed_mode())
+    }
+}
+
+fn unreadable(document: &Value) -> StoreError {
+    StoreError::Refused(format!("`{}` is no lease that can be imported", id_of(document)).into())
+}
+
+/// Units that have leases in a store: the prefix of their ids, with the number of leases and the owners.
+pub async fn units(store: &dyn LeaseStore) -> Result<Vec<UnitSummary>, StoreError> {
+    let found = store.list("").await?;
+    let mut units: std::collections::BTreeMap<String, UnitSummary> = std::collections::BTreeMap::new();
+    for document in &found.documents {
+        let Some((prefix, _)) = id_of(document).split_once("..") else {
+            continue;
+        };
+        let unit = units.entry(prefix.to_owned()).or_insert_with(|| UnitSummary {
+            prefix: prefix.to_owned(),
+            n_leases: 0,
+            owners: Vec::new(),
+        });
+        unit.n_leases += 1;
+        if let Some(owner) =
+            crate::store::text_of(document, "Owner").filter(|owner| !unit.owners.iter().any(|known| known == owner))
+        {
+            unit.owners.push(owner.to_owned());
+        }
+    }
+    Ok(units.into_values().collect())
+}
+
+/// A unit as a listing of its store shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitSummary {
+    /// Processor name, endpoint host and resource ids, run together as in the ids.
+    pub prefix: String,
+    pub n_leases: usize,
+    pub owners: Vec<String>,
+}
+
+impl UnitSummary {
+    /// The processor's name, if the unit reads this container.
+    pub fn processor(&self, source: &crate::names::SourceIdentity) -> Option<&str> {
+        let rest = UnitNames::new("", source);
+        self.prefix.strip_suffix(rest.prefix())
+    }
+}

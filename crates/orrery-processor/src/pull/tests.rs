@@ -1,0 +1,144 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::testkit::ScriptedFeed;
+
+fn cursor(texts: &[(&str, u64)]) -> Cursor {
+    let part = |(range, lsn): &(&str, u64)| Part {
+        range: range.parse().unwrap(),
+        position: Position::After(FeedToken::at(*lsn)),
+    };
+    Cursor {
+        container_rid: "c1".into(),
+        mode: FeedMode::LatestVersion,
+        parts: texts.iter().map(part).collect(),
+    }
+}
+
+async fn drain(puller: &mut Puller) -> Vec<u64> {
+    let mut lsns = Vec::new();
+    while let Some(page) = puller.next().await.unwrap() {
+        lsns.extend(page.changes.iter().filter_map(|change| change.metadata.lsn));
+    }
+    lsns.sort_unstable();
+    lsns
+}
+
+fn write(feed: &ScriptedFeed, n: usize) {
+    for number in 0..n {
+        feed.put(&format!("k{number}"), "item", json!(number));
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_cursor_sees_only_what_is_new_through_splits_and_merges() {
+    let feed = ScriptedFeed::new(2);
+    write(&feed, 50);
+    let mode = FeedMode::LatestVersion;
+    let mut puller = Puller::start(feed.clone(), EpkRange::full(), StartFrom::Beginning, mode)
+        .await
+        .unwrap();
+    assert_eq!(drain(&mut puller).await.len(), 50);
+    for (number, change) in [ScriptedFeed::split as fn(&ScriptedFeed, usize), ScriptedFeed::merge]
+        .into_iter()
+        .enumerate()
+    {
+        let kept = puller.cursor().to_text();
+        change(&feed, number);
+        write(&feed, 20);
+        puller = Puller::resume(feed.clone(), Cursor::parse(&kept).unwrap(), mode)
+            .await
+            .unwrap()
+            .with_max_items(7);
+        assert_eq!(drain(&mut puller).await.len(), 20);
+    }
+}
+
+#[tokio::test]
+async fn now_is_one_moment_for_ranges_that_were_not_read_yet() {
+    let feed = ScriptedFeed::new(4);
+    write(&feed, 10);
+    let mode = FeedMode::AllVersionsAndDeletes;
+    let puller = Puller::start(feed.clone(), EpkRange::full(), StartFrom::Now, mode)
+        .await
+        .unwrap();
+    let kept = puller.cursor().to_text();
+    for number in 0..10 {
+        feed.delete(&format!("k{number}"), "item");
+    }
+    let mut puller = Puller::resume(feed, Cursor::parse(&kept).unwrap(), mode).await.unwrap();
+    assert_eq!(drain(&mut puller).await.len(), 10);
+}
+
+#[tokio::test]
+async fn cursors_of_another_container_or_mode_are_refused() {
+    let feed = ScriptedFeed::new(1);
+    let other = Cursor {
+        container_rid: "other".into(),
+        ..cursor(&[("-FF", 1)])
+    };
+    let refused = Puller::resume(feed.clone(), other, FeedMode::LatestVersion)
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, PullError::Cursor(BadCursor::OtherContainer)));
+    let refused = Puller::resume(feed, cursor(&[("-FF", 1)]), FeedMode::AllVersionsAndDeletes)
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, PullError::Cursor(BadCursor::OtherMode)));
+}
+
+#[test]
+fn text_that_is_no_cursor_is_refused() {
+    for text in [
+        "",
+        "x",
+        "e30",
+        &URL_SAFE_NO_PAD.encode(r#"{"v":2,"rid":"c","mode":"Incremental Feed","parts":[]}"#),
+    ] {
+        assert_eq!(Cursor::parse(text), Err(BadCursor::Malformed), "{text}");
+    }
+    let twice = cursor(&[("-20", 1), ("10-FF", 2)]).to_text();
+    assert_eq!(Cursor::parse(&twice), Err(BadCursor::Overlap));
+}
+
+#[tokio::test]
+async fn one_cursor_among_four_workers_and_back_misses_and_repeats_nothing() {
+    let feed = ScriptedFeed::new(1);
+    write(&feed, 40);
+    let mode = FeedMode::LatestVersion;
+    let puller = Puller::start(feed.clone(), EpkRange::full(), StartFrom::Beginning, mode)
+        .await
+        .unwrap();
+    let mut seen = Vec::new();
+    let mut left = Vec::new();
+    for cursor in puller.cursor().split(4) {
+        let mut worker = Puller::resume(feed.clone(), cursor, mode).await.unwrap();
+        seen.extend(drain(&mut worker).await);
+        left.push(worker.cursor().clone());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=40).collect::<Vec<_>>());
+    let joined = Cursor::join(left).unwrap();
+    assert_eq!(joined.parts.len(), 1, "neighbours at one place are one range again");
+    write(&feed, 5);
+    let mut alone = Puller::resume(feed, joined, mode).await.unwrap();
+    assert_eq!(drain(&mut alone).await.len(), 5);
+}
+
+proptest! {
+    #[test]
+    fn sharing_out_and_joining_covers_the_same_keys(n in 1usize..20, bounds in prop::collection::btree_set("[0-3][0-9A-F]{1,5}", 0..5)) {
+        let mut from = String::new();
+        let mut texts: Vec<String> = Vec::new();
+        for bound in bounds.iter().map(String::as_str).chain(["FF"]) {
+            texts.push(format!("{from}-{bound}"));
+            from = bound.to_owned();
+        }
+        let parts: Vec<(&str, u64)> = texts.iter().enumerate().map(|(number, text)| (text.as_str(), number as u64)).collect();
+        let whole = cursor(&parts);
+        let shared = whole.split(n);
+        prop_assert!(shared.len() <= n && !shared.is_empty());
+        prop_assert_eq!(Cursor::join(shared).unwrap(), whole);
+    }
+}

@@ -1,0 +1,249 @@
+//! The library within the test's own process, against a real server.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use azure_data_cosmos::models::ContainerProperties;
+use futures::StreamExt as _;
+use orrery_processor::error::StartError;
+use orrery_processor::estimator::{Estimator, Unknown};
+use orrery_processor::feed::sdk::SdkFeed;
+use orrery_processor::feed::{FeedRead, FeedSource as _, resume};
+use orrery_processor::lease::FeedMode;
+use orrery_processor::operations::{Operations, ResetError, ResetTo};
+use orrery_processor::range::EpkRange;
+use orrery_processor::store::{ContainerLeases, MemoryLeases};
+use orrery_processor::{InstanceName, LeaseTiming, Poll, Position, Processor, ProcessorBuilder, Running, StartFrom};
+use serde_json::Value;
+
+use crate::scene::{Scene, until};
+
+const TIMING: LeaseTiming = LeaseTiming {
+    acquire: Duration::from_millis(500),
+    renew: Duration::from_millis(700),
+    expiry: Duration::from_millis(2500),
+    lock: Duration::from_secs(5),
+};
+
+type Seen = Arc<Mutex<Vec<(String, Instant)>>>;
+
+fn feed(scene: &Scene) -> SdkFeed {
+    SdkFeed::new(&scene.client, scene.orders.clone())
+}
+
+fn builder(scene: &Scene) -> ProcessorBuilder {
+    Processor::builder("unit")
+        .monitored(&scene.client, scene.orders.clone())
+        .lease_container(scene.leases.clone())
+        .instance(InstanceName::new("test").unwrap())
+        .start_from(StartFrom::Beginning)
+        .poll(Poll::every(Duration::from_millis(100)))
+        .lease_timing(TIMING)
+}
+
+async fn start(builder: ProcessorBuilder) -> Result<(Running, Seen), StartError> {
+    let seen = Seen::default();
+    let noted = Arc::clone(&seen);
+    let delegate = move |batch: orrery_processor::RawBatch, _| {
+        let ids = batch
+            .iter()
+            .map(|change| (change.id().unwrap().to_owned(), Instant::now()));
+        noted.lock().unwrap().extend(ids);
+        std::future::ready(Ok::<_, String>(()))
+    };
+    Ok((builder.build_raw(delegate).unwrap().start().await?, seen))
+}
+
+/// If this fails, the SDK has changed the layout of its resume tokens and `feed/resume.rs` has to follow.
+#[tokio::test]
+async fn a_resume_token_written_by_hand_is_the_one_the_sdk_writes() {
+    use azure_data_cosmos::feed::FeedScope;
+    use azure_data_cosmos::options::{ChangeFeedMode, ChangeFeedOptions, ChangeFeedStartFrom};
+    let scene = Scene::new(1).await;
+    scene.write(3).await;
+    let rid = feed(&scene).describe().await.unwrap().identity.container_rid;
+    for (mode, theirs, start) in [
+        (
+            FeedMode::LatestVersion,
+            ChangeFeedMode::LatestVersion,
+            ChangeFeedStartFrom::Beginning,
+        ),
+        (
+            FeedMode::AllVersionsAndDeletes,
+            ChangeFeedMode::AllVersionsAndDeletes,
+            ChangeFeedStartFrom::Now,
+        ),
+    ] {
+        let options = ChangeFeedOptions::default().with_mode(theirs);
+        let pages = scene
+            .orders
+            .query_change_feed::<Value>(FeedScope::full_container(), start, Some(options))
+            .await;
+        let mut pages = pages.unwrap();
+        let page = pages.next().await.unwrap().unwrap();
+        let theirs = pages.to_continuation_token().unwrap();
+        let etag: &str = page.headers().etag().unwrap().as_ref();
+        let token = orrery_processor::token::FeedToken::new(etag);
+        assert_eq!(
+            resume::read(theirs.as_str()).unwrap(),
+            [(EpkRange::full(), Some(token.clone()))]
+        );
+        if mode == FeedMode::LatestVersion {
+            assert_eq!(resume::write(&rid, &EpkRange::full(), &token, mode), theirs.as_str());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_read_of_a_split_range_says_that_it_is_gone() {
+    let scene = Scene::new(1).await;
+    scene.write(20).await;
+    let (feed, full) = (feed(&scene), EpkRange::full());
+    let read = |from| FeedRead {
+        range: &full,
+        from,
+        mode: FeedMode::LatestVersion,
+        items_max: Some(5),
+        wait: None,
+    };
+    let page = feed.read(read(&Position::From(StartFrom::Beginning))).await.unwrap();
+    assert_eq!((page.changes.len(), page.head_lsn.is_some()), (5, true));
+    let first = scene.partitions()[0];
+    scene.split(first);
+    let gone = feed.read(read(&Position::After(page.token))).await;
+    assert!(
+        matches!(gone, Err(orrery_processor::error::FeedError::Gone)),
+        "{gone:?}"
+    );
+    assert_eq!(feed.partitions().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn lease_containers_are_accepted_by_their_key() {
+    let scene = Scene::new(1).await;
+    scene.write(5).await;
+    let database = scene.client.database_client("shop");
+    for (name, key, is_fine) in [("by-key", "/partitionKey", true), ("by-other", "/pk", false)] {
+        database
+            .create_container(ContainerProperties::new(name, key.into()), None)
+            .await
+            .unwrap();
+        let leases = database.container_client(name, None).await.unwrap();
+        match start(builder(&scene).lease_container(leases)).await {
+            Ok((running, seen)) => {
+                assert!(is_fine);
+                until("items arrive", || seen.lock().unwrap().len() == 5).await;
+                running.stop(Duration::from_secs(5)).await;
+            }
+            Err(error) => assert!(!is_fine && matches!(error, StartError::LeaseKeyPath(_)), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_unit_starts_at_a_time() {
+    let scene = Scene::new(1).await;
+    scene.write_one("before".into()).await;
+    // The service counts in whole seconds, and a start is exclusive.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let time = SystemTime::UNIX_EPOCH + SystemTime::UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(1);
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    scene.write_one("after".into()).await;
+    let (running, seen) = start(builder(&scene).start_from(StartFrom::Time(time))).await.unwrap();
+    until("the later item arrives", || !seen.lock().unwrap().is_empty()).await;
+    let ids: Vec<String> = seen.lock().unwrap().iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(ids, ["after"]);
+    running.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn the_estimator_counts_what_waits_and_says_what_it_does_not_know() {
+    let scene = Scene::new(1).await;
+    let estimator = Estimator::new("unit", feed(&scene), ContainerLeases::new(scene.leases.clone())).unwrap();
+    let none = estimator.snapshot().await.unwrap();
+    assert_eq!((none.is_known(), none.transactions(), none.signal()), (false, None, 1));
+    let (running, seen) = start(builder(&scene)).await.unwrap();
+    scene.write(10).await;
+    until("all arrive", || seen.lock().unwrap().len() >= 10).await;
+    running.stop(Duration::from_secs(5)).await;
+    let caught_up = estimator.snapshot().await.unwrap();
+    assert_eq!(
+        (caught_up.transactions(), caught_up.waiting()),
+        (Some(0), Some(Duration::ZERO))
+    );
+    scene.write(50).await;
+    let behind = estimator.snapshot().await.unwrap();
+    assert_eq!(behind.transactions(), Some(50));
+    assert!(behind.waiting().unwrap() < Duration::from_secs(30));
+    let first = scene.partitions()[0];
+    scene.split(first);
+    let after_split = estimator.snapshot().await.unwrap();
+    assert_eq!(after_split.leases[0].transactions, Err(Unknown::RangeGone));
+    assert_eq!((after_split.is_known(), after_split.signal()), (false, 1));
+}
+
+#[tokio::test]
+async fn a_unit_is_reset_when_stopped_or_when_its_hosts_are_robbed() {
+    let scene = Scene::new(2).await;
+    scene.write(10).await;
+    let (running, seen) = start(builder(&scene)).await.unwrap();
+    until("all arrive", || seen.lock().unwrap().len() == 10).await;
+    let store = ContainerLeases::new(scene.leases.clone());
+    let operations = Operations::open("unit", feed(&scene), store, TIMING.expiry)
+        .await
+        .unwrap();
+    let beginning = ResetTo::Start(StartFrom::Beginning);
+    let refused = operations.reset(&beginning, false).await.unwrap_err();
+    assert!(matches!(refused, ResetError::Running(owners) if owners == ["test"]));
+    assert_eq!(operations.reset(&beginning, true).await.unwrap(), 2);
+    until("everything comes again", || seen.lock().unwrap().len() == 20).await;
+    running.stop(Duration::from_secs(5)).await;
+    assert_eq!(operations.reset(&ResetTo::Now, false).await.unwrap(), 2);
+    let (running, seen) = start(builder(&scene)).await.unwrap();
+    scene.write_one("new".into()).await;
+    until("only the new one arrives", || !seen.lock().unwrap().is_empty()).await;
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    running.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn with_a_long_poll_a_change_arrives_at_once() {
+    let scene = Scene::new(1).await;
+    let poll = Poll::every(Duration::from_secs(20)).with_long_poll(Duration::from_secs(10));
+    let host = builder(&scene).leases(MemoryLeases::new()).poll(poll);
+    let (running, seen) = start(host).await.unwrap();
+    // The first read is empty and the server holds it.
+    until("the reader waits at the server", || {
+        running.health().values().any(|lease| lease.epoch == 1)
+    })
+    .await;
+    for number in 0..5 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let written = Instant::now();
+        scene.write_one(format!("item{number}")).await;
+        until("the item arrives", || seen.lock().unwrap().len() > number).await;
+        let took = seen.lock().unwrap()[number].1.duration_since(written);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+    running.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_one_write_of_the_lease() {
+    let scene = Scene::new(1).await;
+    scene.write(50).await;
+    let replaces = || {
+        let metrics = scene.metrics();
+        let line = metrics
+            .lines()
+            .find(|line| line.contains("replace_item") && line.starts_with("orrery_requests_total"));
+        line.and_then(|line| line.rsplit(' ').next())
+            .map_or(0.0, |count| count.parse::<f64>().unwrap())
+    };
+    let (running, seen) = start(builder(&scene).max_items(5)).await.unwrap();
+    until("all arrive", || seen.lock().unwrap().len() == 50).await;
+    running.stop(Duration::from_secs(5)).await;
+    // Ten checkpoints, one acquisition, one release, and the renewals of a few seconds.
+    let n_replaces = replaces();
+    assert!((12.0..=20.0).contains(&n_replaces), "{n_replaces}");
+}

@@ -1,0 +1,11 @@
+//! Hosts as processes against a running server, through the official SDK: frozen, killed, started again; partitions split
+//! and merged below them; a ledger file that proves what was delivered.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
+
+mod admin;
+mod deaths;
+mod hosts;
+mod library;
+mod moving;
+mod scene;
