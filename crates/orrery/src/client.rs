@@ -38,6 +38,17 @@ pub struct RemoteFlags {
     ca: Option<PathBuf>,
 }
 
+impl RemoteFlags {
+    /// As it was given.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
 /// Where the server is and how to speak to it.
 #[derive(Debug)]
 pub struct Client {

@@ -44,6 +44,9 @@ enum Command {
     /// Changes of a container of a running server, as they happen
     #[command(subcommand)]
     Feed(commands::feed::FeedCommand),
+    /// Units of the change feed processor, through a running server
+    #[command(subcommand)]
+    Processor(commands::processor::ProcessorCommand),
     /// Settings in force and where each comes from
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -58,6 +61,7 @@ fn main() -> std::process::ExitCode {
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),
         Command::Feed(command) => commands::feed::run(&command),
+        Command::Processor(command) => commands::processor::run(&command),
         Command::Config(command) => commands::config::run(&command),
     };
     match done {

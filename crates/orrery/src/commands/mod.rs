@@ -5,5 +5,6 @@ pub mod export;
 pub mod feed;
 pub mod import;
 pub mod partition;
+pub mod processor;
 pub mod serve;
 pub mod sql;

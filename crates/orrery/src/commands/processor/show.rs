@@ -1,0 +1,116 @@
+//! Units and leases as tables for people and as JSON for programs.
+
+use orrery_processor::balance::Liveness;
+use orrery_processor::estimator::{LeaseLag, UnitLag, Unknown};
+use orrery_processor::operations::LeaseStatus;
+use orrery_processor::range::Tiling;
+use serde_json::{Value, json};
+
+pub fn units(rows: &[(String, usize, Vec<String>)], as_json: bool) {
+    if as_json {
+        let unit = |(name, leases, owners): &(String, usize, Vec<String>)| json!({"unit": name, "leases": leases, "owners": owners});
+        println!("{}", json!({ "units": rows.iter().map(unit).collect::<Vec<_>>() }));
+        return;
+    }
+    let row = |(name, leases, owners): &(String, usize, Vec<String>)| {
+        let owners = if owners.is_empty() {
+            "-".to_owned()
+        } else {
+            owners.join(",")
+        };
+        vec![name.clone(), leases.to_string(), owners]
+    };
+    table(&["unit", "leases", "owners"], rows.iter().map(row).collect());
+}
+
+pub fn status(leases: &[LeaseStatus], lag: &UnitLag, tiling: &Tiling, paused: bool, as_json: bool) {
+    let lag_of = |token: &str| lag.leases.iter().find(|lag| lag.token == token);
+    if as_json {
+        let leases: Vec<Value> = leases
+            .iter()
+            .map(|status| lease_json(status, lag_of(&status.lease.token)))
+            .collect();
+        let waiting = lag.waiting().map(|waiting| waiting.as_secs_f64());
+        println!(
+            "{}",
+            json!({"leases": leases, "paused": paused, "known": lag.is_known(), "transactions": lag.transactions(),
+                   "waitingSeconds": waiting, "covered": tiling.is_exact()})
+        );
+        return;
+    }
+    let row = |status: &LeaseStatus| lease_row(status, lag_of(&status.lease.token));
+    let head = [
+        "lease", "owner", "state", "position", "behind", "waiting", "epoch", "crashes",
+    ];
+    table(&head, leases.iter().map(row).collect());
+    let total = lag
+        .transactions()
+        .map_or_else(|| "unknown".to_owned(), |lag| lag.to_string());
+    println!(
+        "behind: {total} transactions{}",
+        if paused { "; the unit is paused" } else { "" }
+    );
+    if !tiling.is_exact() {
+        println!(
+            "the leases do not cover every key once: {} holes, {} overlaps",
+            tiling.holes.len(),
+            tiling.overlaps.len()
+        );
+    }
+}
+
+fn state(status: &LeaseStatus) -> &'static str {
+    match status.liveness {
+        _ if status.lease.is_retired() => "being cut",
+        Liveness::Free => "free",
+        Liveness::Expired => "expired",
+        Liveness::Live => "held",
+    }
+}
+
+fn lease_json(status: &LeaseStatus, lag: Option<&LeaseLag>) -> Value {
+    let lease = &status.lease;
+    json!({
+        "lease": lease.token, "owner": lease.owner, "state": state(status), "epoch": lease.epoch(),
+        "crashes": lease.n_crashes(), "position": lag.and_then(|lag| lag.position.clone()),
+        "transactions": lag.and_then(|lag| lag.transactions.ok()),
+        "waitingSeconds": lag.and_then(|lag| lag.waiting).map(|waiting| waiting.as_secs_f64()),
+    })
+}
+
+fn lease_row(status: &LeaseStatus, lag: Option<&LeaseLag>) -> Vec<String> {
+    let lease = &status.lease;
+    let none = || "-".to_owned();
+    let behind = match lag.map(|lag| lag.transactions) {
+        Some(Ok(count)) => count.to_string(),
+        Some(Err(Unknown::NoPosition)) => "not started".to_owned(),
+        Some(Err(Unknown::RangeGone)) => "range was cut".to_owned(),
+        Some(Err(Unknown::WindowExceeded)) => "beyond the window".to_owned(),
+        Some(Err(Unknown::Unreadable)) | None => "unknown".to_owned(),
+    };
+    let waiting = lag
+        .and_then(|lag| lag.waiting)
+        .map_or_else(none, |waiting| format!("{:.0} s", waiting.as_secs_f64()));
+    vec![
+        lease.token.clone(),
+        lease.owner.clone().unwrap_or_else(none),
+        state(status).to_owned(),
+        lag.and_then(|lag| lag.position.clone()).unwrap_or_else(none),
+        behind,
+        waiting,
+        lease.epoch().to_string(),
+        lease.n_crashes().to_string(),
+    ]
+}
+
+/// Columns as wide as their widest cell.
+fn table(head: &[&str], rows: Vec<Vec<String>>) {
+    let mut lines = vec![head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>()];
+    lines.extend(rows);
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
