@@ -17,7 +17,8 @@ pub async fn read(mut body: Incoming, bytes_max: usize, limit: Duration) -> Resu
     if announced > bytes_max {
         return Err(too_large());
     }
-    tokio::time::timeout(limit, collect(&mut body, announced, bytes_max))
+    // Boxed, so that the many requests without a body do not carry the state of reading one.
+    Box::pin(tokio::time::timeout(limit, collect(&mut body, announced, bytes_max)))
         .await
         .unwrap_or_else(|_| {
             Err(Error::new(

@@ -200,7 +200,8 @@ impl Pipeline {
             return Answered::new("preflight", cors::preflight(&request.head.headers));
         }
         if admin::serves(request.head.uri.path()) {
-            return admin::answer(self, request).await;
+            // Boxed, like every rare path: what a request could do besides is not part of every request's state.
+            return Box::pin(admin::answer(self, request)).await;
         }
         let activity_id = request.activity_id.clone();
         data::answer(self, request)

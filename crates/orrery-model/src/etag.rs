@@ -21,17 +21,27 @@ impl Etag {
     }
 }
 
+impl Etag {
+    /// The characters a client sees. Every answer carries a tag, so it is made without the formatting machinery.
+    fn to_text(self) -> [u8; 38] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'-'; 38];
+        (text[0], text[37]) = (b'"', b'"');
+        let mut at = 1;
+        for (index, byte) in self.0.iter().enumerate() {
+            at += usize::from(matches!(index, 4 | 6 | 8 | 10));
+            text[at] = DIGITS[usize::from(byte >> 4)];
+            text[at + 1] = DIGITS[usize::from(byte & 15)];
+            at += 2;
+        }
+        text
+    }
+}
+
 /// With the quotes that belong to the value.
 impl fmt::Display for Etag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"")?;
-        for (index, byte) in self.0.iter().enumerate() {
-            if let 4 | 6 | 8 | 10 = index {
-                f.write_str("-")?;
-            }
-            write!(f, "{byte:02x}")?;
-        }
-        f.write_str("\"")
+        f.write_str(str::from_utf8(&self.to_text()).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
     let (route, principal) = known.inspect_err(|_| leave_unread(peer, &body))?;
     if route.kind == RouteKind::Account && head.method == Method::GET {
         leave_unread(peer, &body);
-        return Ok(account(pipeline, peer, &head, activity_id).await);
+        return Ok(Box::pin(account(pipeline, peer, &head, activity_id)).await);
     }
     let body = pipeline.read_body(peer, body).await?;
     let names = Names::of(pipeline, &route);
@@ -90,10 +90,10 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
     let handler = &pipeline.parts().handler;
     let mut answer = match fault {
         None => handler.execute(request).await,
-        Some(fault) => execute_with_fault(pipeline, peer, request, fault).await,
+        Some(fault) => Box::pin(execute_with_fault(pipeline, peer, request, fault)).await,
     };
     if let (Some(tokens), Ok(reply)) = (tokens, &mut answer) {
-        tokens.put_into(pipeline, reply).await;
+        Box::pin(tokens.put_into(pipeline, reply)).await;
     }
     let charge = answer
         .as_ref()
