@@ -20,7 +20,8 @@ use crate::events::{self, Events, Summary};
 
 #[derive(Debug)]
 pub struct Control {
-    log: Arc<dyn Log>,
+    /// Replaced when this region begins or ceases to write.
+    log: RwLock<Arc<dyn Log>>,
     catalogue: RwLock<Catalogue>,
     clock: Arc<dyn Clock>,
     writing: Mutex<()>,
@@ -28,20 +29,86 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the system log and reads the catalogue from its view.
-    pub async fn open(store: &dyn Store, epoch: Epoch, clock: Arc<dyn Clock>, events: Events) -> Result<Control> {
-        let log = store
-            .open(LogId::SYSTEM, Role::Own { epoch })
-            .await
-            .map_err(unreadable)?;
+    /// Opens the system log in a role and reads the catalogue from its view.
+    pub async fn open(store: &dyn Store, role: Role, clock: Arc<dyn Clock>, events: Events) -> Result<Control> {
+        let log = store.open(LogId::SYSTEM, role).await.map_err(unreadable)?;
         let catalogue = RwLock::new(load(&*log)?);
         Ok(Control {
-            log,
+            log: RwLock::new(log),
             catalogue,
             clock,
             writing: Mutex::new(()),
             events,
         })
+    }
+
+    pub fn log(&self) -> Arc<dyn Log> {
+        Arc::clone(&self.log.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Opens the system log anew in another role. Whoever calls this has seen to it that nobody changes anything.
+    pub async fn reopen_as(&self, store: &dyn Store, role: Role) -> Result<()> {
+        let log = store.open(LogId::SYSTEM, role).await.map_err(unreadable)?;
+        let current = load(&*log)?;
+        *self.log.write().unwrap_or_else(PoisonError::into_inner) = log;
+        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = current;
+        Ok(())
+    }
+
+    /// Keeps everybody from changing anything until the guard is dropped.
+    pub async fn hold(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().await
+    }
+
+    /// The first entry of a new epoch, at `lsn`.
+    pub async fn begin_epoch(&self, epoch: Epoch, lsn: Lsn) -> Result<()> {
+        let _guard = self.writing.lock().await;
+        let record = Record::Counters(self.catalogue().counters);
+        let operation = Operation::Record {
+            key: Bytes::from(record.key()),
+            value: record.value(),
+        };
+        let log = self.log();
+        let transaction = Transaction::at_lsn(log.head(), epoch, lsn, self.clock.now(), vec![operation]);
+        self.commit(&*log, transaction).await.map(drop)
+    }
+
+    /// Applies a transaction that another region decided.
+    pub async fn follow(&self, transaction: Transaction) -> std::result::Result<(), StorageError> {
+        let _guard = self.writing.lock().await;
+        let log = self.log();
+        let (expected, staged) = crate::geo::follow::stage(&*log, vec![transaction])?;
+        let transactions: Vec<_> = staged.iter().map(|staged| Arc::clone(&staged.transaction)).collect();
+        log.append(expected, staged).await?;
+        for transaction in transactions {
+            self.show(&transaction)
+                .map_err(|error| StorageError::Corrupt(error.message().to_owned()))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a transaction durable, then visible.
+    async fn commit(&self, log: &dyn Log, transaction: Transaction) -> Result<Lsn> {
+        let (transaction, head) = (Arc::new(transaction), log.head());
+        let snapshot = log.snapshot().map_err(unreadable)?;
+        let writes = project::project(None, &*snapshot, &transaction).map_err(unreadable)?;
+        let staged = vec![Staged {
+            transaction: Arc::clone(&transaction),
+            writes,
+        }];
+        log.append(head, staged).await.map_err(failed)?;
+        self.show(&transaction)?;
+        Ok(transaction.lsn)
+    }
+
+    fn show(&self, transaction: &Transaction) -> Result<()> {
+        let mut catalogue = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        for operation in &transaction.operations {
+            if let Operation::Record { key, value } = operation {
+                catalogue.apply(key, value.as_deref())?;
+            }
+        }
+        Ok(())
     }
 
     pub fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
@@ -50,7 +117,7 @@ impl Control {
 
     /// The stored record under a key, for records the catalogue does not keep.
     pub fn stored(&self, key: &str) -> Result<Option<Record>> {
-        let snapshot = self.log.snapshot().map_err(unreadable)?;
+        let snapshot = self.log().snapshot().map_err(unreadable)?;
         let value = snapshot.get(&keys::record(key.as_bytes())).map_err(unreadable)?;
         value
             .map(|value| Record::decode(key.as_bytes(), Some(&value)))
@@ -59,7 +126,7 @@ impl Control {
 
     /// All stored records whose key starts with `prefix`.
     pub fn stored_below(&self, prefix: &str) -> Result<Vec<(String, Bytes)>> {
-        let snapshot = self.log.snapshot().map_err(unreadable)?;
+        let snapshot = self.log().snapshot().map_err(unreadable)?;
         let from = keys::record(prefix.as_bytes());
         let mut found = Vec::new();
         for entry in snapshot.scan(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded, false) {
@@ -74,12 +141,12 @@ impl Control {
 
     /// LSN of the last change.
     pub fn lsn(&self) -> Lsn {
-        self.log.head().lsn
+        self.log().head().lsn
     }
 
     /// Waits until something has changed after `lsn`.
     pub async fn changed_after(&self, lsn: Lsn) {
-        self.log.wait_past(lsn).await;
+        self.log().wait_past(lsn).await;
     }
 
     /// Reopens a store that failed to sync, and reads the catalogue anew: a change whose outcome was unknown may have
@@ -87,7 +154,7 @@ impl Control {
     pub async fn reopen(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.writing.lock().await;
         store.reopen().await.map_err(unreadable)?;
-        let current = load(&*self.log)?;
+        let current = load(&*self.log())?;
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(())
     }
@@ -95,7 +162,7 @@ impl Control {
     /// Begins a change; nobody else changes anything until it is dropped.
     pub async fn change(&self) -> Change<'_> {
         let guard = self.writing.lock().await;
-        let lsn = self.log.head().lsn.next();
+        let lsn = self.log().head().lsn.next();
         let counters = self.catalogue().counters;
         Change {
             control: self,
@@ -179,29 +246,15 @@ impl Change<'_> {
             key: Bytes::from(record.key()),
             value: record.value(),
         });
-        let log = &self.control.log;
-        let head = log.head();
-        let transaction = Arc::new(Transaction::following(head, self.now, operations.collect()));
-        let snapshot = log.snapshot().map_err(unreadable)?;
-        let writes = project::project(None, &*snapshot, &transaction).map_err(unreadable)?;
-        let staged = vec![Staged {
-            transaction: Arc::clone(&transaction),
-            writes,
-        }];
-        log.append(head, staged).await.map_err(failed)?;
-        let mut catalogue = self.control.catalogue.write().unwrap_or_else(PoisonError::into_inner);
-        let before = Summary::of(&self.records, &catalogue);
-        for operation in &transaction.operations {
-            if let Operation::Record { key, value } = operation {
-                catalogue.apply(key, value.as_deref())?;
-            }
-        }
-        let happenings = events::of_change(&self.records, &before, &catalogue);
-        drop(catalogue);
+        let before = Summary::of(&self.records, &self.control.catalogue());
+        let log = self.control.log();
+        let transaction = Transaction::following(log.head(), self.now, operations.collect());
+        let lsn = self.control.commit(&*log, transaction).await?;
+        let happenings = events::of_change(&self.records, &before, &self.control.catalogue());
         happenings
             .into_iter()
             .for_each(|happening| self.control.events.tell(happening));
-        Ok(transaction.lsn)
+        Ok(lsn)
     }
 }
 

@@ -86,6 +86,7 @@ async fn read_page(
             node.now(),
             (Arc::clone(container), after.clone()),
         );
+        node.confirm(options, &partition, snapshot.position().lsn).await?;
         // Reading a page may touch the disk many times: off the reactor.
         collected = blocking(move || {
             let (container, after) = work;

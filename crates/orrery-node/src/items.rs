@@ -123,6 +123,7 @@ async fn read(
             None => None,
         },
     };
+    node.confirm(options, &partition, partition.log.head().lsn).await?;
     let found = found.filter(|item| !is_expired(&container.definition, item, node.now()));
     facts.partition = Some(partition.facts(
         found.as_ref().map_or(orrery_model::Lsn::ZERO, |item| item.lsn),

@@ -19,6 +19,7 @@ mod continuation;
 mod control;
 pub mod events;
 mod feed;
+pub mod geo;
 mod items;
 mod metadata;
 pub mod meters;

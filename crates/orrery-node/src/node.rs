@@ -5,24 +5,25 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use orrery_model::log::{Opened, Operation as LogOperation, Transaction};
-use orrery_model::{Epoch, Error, LogId, Result, Status, Timestamp};
+use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status, Timestamp};
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::project::Projector;
 use orrery_partition::state::PartitionState;
-use orrery_partition::storage::{Health, Log, Project as _, Role, Staged, Store};
-use tokio::sync::{Semaphore, mpsc};
+use orrery_partition::storage::{Health, Log, LogInfo, Project as _, Role, Staged, Store};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::account::{Account, AccountKeys, KeyKind, Secret};
-use crate::api::{Failure, Operation, Reply, Request};
+use crate::api::{Consistency, Failure, Operation, Options, Reply, Request};
 use crate::cache::HotCache;
 use crate::catalogue::{ContainerEntry, RangeEntry, Record};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::Events;
+use crate::geo::duty::{Duty, Promise};
 use crate::meters::Meters;
-use crate::partition::Partition;
+use crate::partition::{Commitment, Partition};
 use crate::query::{self, ItemQuery, QueryLoad};
 use crate::tasks::Tasks;
 use crate::throttle::Throttle;
@@ -61,6 +62,10 @@ pub struct Node {
     /// Readers of change feeds that may wait at a time.
     pub(crate) feed_waiters: Semaphore,
     pub(crate) query_load: Arc<QueryLoad>,
+    /// Whether this region takes writes, and what it owes the others.
+    pub(crate) duty: Arc<Duty>,
+    /// As clients see it now: regions come, go and change places.
+    account: RwLock<Arc<Account>>,
     keys: RwLock<Arc<AccountKeys>>,
     partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
 }
@@ -73,18 +78,33 @@ fn heavy_queries_max() -> usize {
 impl Node {
     /// Opens the account's data and everything in it; finishes what a crash cut off.
     pub async fn start(settings: NodeSettings, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Arc<Node>> {
+        Node::start_in(settings, store, clock, Duty::new(true, Promise::Local)).await
+    }
+
+    /// The same for one of several regions: as the one that writes or as one that follows.
+    pub(crate) async fn start_in(
+        settings: NodeSettings,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        duty: Duty,
+    ) -> Result<Arc<Node>> {
         let epoch = store
             .list()
             .map_err(unreadable)?
             .iter()
             .find(|info| info.log == LogId::SYSTEM)
-            .map_or(Epoch(1), |info| info.owner);
+            .map_or(Epoch(1), |info| info.owner.max(info.position.epoch));
+        let role = match duty.writes() {
+            true => Role::Own { epoch },
+            false => Role::Follow,
+        };
         let events = Events::new(Arc::clone(&clock));
-        let control = Control::open(&*store, epoch, Arc::clone(&clock), events.clone()).await?;
+        let control = Control::open(&*store, role, Arc::clone(&clock), events.clone()).await?;
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {
             cache: Arc::new(HotCache::new(settings.cache_bytes)),
             query_load: QueryLoad::new(heavy_queries_max()),
+            account: RwLock::new(Arc::new(settings.account.clone())),
             settings,
             store,
             clock,
@@ -93,11 +113,14 @@ impl Node {
             meters: Meters::default(),
             events,
             feed_waiters: Semaphore::new(change_feed::WAITERS_MAX),
+            duty: Arc::new(duty),
             keys: RwLock::new(Arc::new(keys)),
             partitions: RwLock::default(),
         });
         node.open_all().await?;
-        reshard::recover(&node).await?;
+        if node.duty.writes() {
+            reshard::recover(&node).await?;
+        }
         node.drop_strangers().await?;
         node.tasks.spawn(purge::run(Arc::downgrade(&node)));
         node.tasks.spawn(recovery::run(Arc::downgrade(&node)));
@@ -122,13 +145,17 @@ impl Node {
             operation,
         } = request;
         authorize::writes(&principal, &operation)?;
+        if authorize::is_write(&operation) {
+            self.duty.check_writes()?;
+        }
+        // Boxed where it is rare: what a request could be besides is not part of every request's state.
         match operation {
-            Operation::Metadata(operation) => metadata::execute(self, &principal, operation).await,
+            Operation::Metadata(operation) => Box::pin(metadata::execute(self, &principal, operation)).await,
             Operation::PartitionRanges { container, since } => {
                 ranges::read(self, &principal, &options, &container, since.as_deref())
             }
             Operation::Item(operation) => items::execute(self, &principal, &options, operation).await,
-            Operation::Batch(operation) => batch::execute(self, &principal, &options, operation).await,
+            Operation::Batch(operation) => Box::pin(batch::execute(self, &principal, &options, operation)).await,
             Operation::ReadFeed {
                 container,
                 target,
@@ -176,8 +203,21 @@ impl Node {
         }
     }
 
-    pub fn account(&self) -> &Account {
-        &self.settings.account
+    /// The account as clients see it now.
+    pub fn account(&self) -> Arc<Account> {
+        Arc::clone(&self.account.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_account(&self, account: Account) {
+        *self.account.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(account);
+    }
+
+    /// Learns the keys anew from the system log: another region may have replaced one.
+    pub(crate) fn reload_keys(&self) -> Result<()> {
+        if let Some(Record::Account(keys)) = self.control.stored("account")? {
+            *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        }
+        Ok(())
     }
 
     /// The keys in force now.
@@ -218,6 +258,16 @@ impl Node {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Before a strong read answers with what a partition held at `lsn`: waits until every region that serves has it, so
+    /// that no later read anywhere shows less. Other reads do not wait.
+    pub(crate) async fn confirm(&self, options: &Options, partition: &Partition, lsn: Lsn) -> Result<()> {
+        let strong = options.consistency.is_none_or(|level| level == Consistency::Strong);
+        if self.duty.promise == Promise::Everywhere && strong {
+            partition.wait_committed(lsn).await?;
+        }
+        Ok(())
     }
 
     /// Stops taking work, lets what has begun finish, and closes the store.
@@ -263,11 +313,34 @@ impl Node {
             .map_err(unreadable)?
             .iter()
             .find(|info| info.log == range.log)
-            .map_or(Epoch(1), |info| info.owner);
+            .map_or(Epoch(1), owning_epoch);
         self.open_partition_as(container, range, owner).await
     }
 
-    async fn open_partition_as(
+    /// Opens a partition that another region writes.
+    pub(crate) async fn open_follower(&self, range: &RangeEntry) -> Result<Arc<Partition>> {
+        let log = self.store.open(range.log, Role::Follow).await.map_err(unreadable)?;
+        // No writer takes anything from this inbox: whatever is put in is refused.
+        let (sender, _) = mpsc::channel(1);
+        let ended = CancellationToken::new();
+        ended.cancel();
+        let partition = Arc::new(Partition::new(
+            range.partition,
+            log,
+            sender,
+            Arc::clone(&self.cache),
+            Throttle::default(),
+            ended,
+            Commitment::Learned(watch::Sender::new(Lsn::ZERO)),
+        )?);
+        self.partitions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(range.log, Arc::clone(&partition));
+        Ok(partition)
+    }
+
+    pub(crate) async fn open_partition_as(
         &self,
         container: &ContainerEntry,
         range: &RangeEntry,
@@ -290,6 +363,9 @@ impl Node {
         };
         let (sender, inbox) = mpsc::channel(INBOX);
         let ended = CancellationToken::new();
+        let duty = self.duty.of(range.log);
+        let head = log.head();
+        duty.progress.begin(head.lsn, Lsn((head.lsn.0 >> 32) << 32));
         let partition = Partition::new(
             range.partition,
             Arc::clone(&log),
@@ -297,9 +373,12 @@ impl Node {
             Arc::clone(&self.cache),
             Throttle::default(),
             ended.clone(),
+            Commitment::Counted(duty.progress.clone()),
         )?;
         let partition = Arc::new(partition);
         let writer = Writer {
+            duty,
+            tasks: self.tasks.clone(),
             partition: range.partition,
             identity: container.identity.clone(),
             log,
@@ -337,6 +416,12 @@ impl Node {
         append_one(log, self.clock.now(), LogOperation::Opened(opened)).await?;
         let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
         state.ok_or_else(|| Error::new(Status::INTERNAL, "a partition that was opened has no state"))
+    }
+
+    /// The logs of all partitions that are open.
+    pub(crate) fn open_logs(&self) -> Vec<LogId> {
+        let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
+        partitions.keys().copied().collect()
     }
 
     /// Takes a partition out of service: its writer ends once the last request lets go of it.
@@ -395,11 +480,18 @@ impl Node {
             .list()
             .map_err(unreadable)?
             .into_iter()
-            .map(|info| (info.log, info.owner))
+            .map(|info| (info.log, owning_epoch(&info)))
             .collect();
         for container in containers {
             for range in &container.ranges {
                 if self.partition(range).is_ok() {
+                    continue;
+                }
+                if !self.duty.writes() {
+                    // One that has not arrived yet is installed by whoever follows the leader.
+                    if owners.contains_key(&range.log) {
+                        self.open_follower(range).await?;
+                    }
                     continue;
                 }
                 let owner = owners.get(&range.log).copied().unwrap_or(Epoch(1));
@@ -430,6 +522,11 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// The epoch in which a log is opened to be written again: at least that of its last entry.
+fn owning_epoch(info: &LogInfo) -> Epoch {
+    info.owner.max(info.position.epoch)
 }
 
 /// The command that brings a partition to the container's current definition.

@@ -1,6 +1,7 @@
 //! One physical partition as requests see it: reads from snapshots, writes through its single writer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use orrery_model::session::SessionProgress;
@@ -11,15 +12,19 @@ use orrery_partition::keys::{self, EpkForm};
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Snapshot};
 use orrery_partition::stored::StoredItem;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::PartitionFacts;
 use crate::cache::{CacheKey, HotCache};
+use crate::geo::progress::LogProgress;
 use crate::throttle::Throttle;
 
 /// How long a read waits for the partition to reach the client's session token.
 const SESSION_WAIT: Duration = Duration::from_millis(500);
+
+/// How long a strong read waits for the other regions.
+const COMMITTED_WAIT: Duration = Duration::from_secs(5);
 
 /// The partition's front.
 #[derive(Debug)]
@@ -27,10 +32,20 @@ pub struct Partition {
     pub id: PartitionId,
     pub log: Arc<dyn Log>,
     pub throttle: Throttle,
-    session_version: u64,
+    session_version: AtomicU64,
     inbox: mpsc::Sender<Job>,
     cache: Arc<HotCache>,
     ended: CancellationToken,
+    commitment: Commitment,
+}
+
+/// How this region knows what every region has.
+#[derive(Debug)]
+pub enum Commitment {
+    /// It writes, and counts what the others report.
+    Counted(Arc<LogProgress>),
+    /// It follows, and is told.
+    Learned(watch::Sender<Lsn>),
 }
 
 /// A message to the writer.
@@ -84,17 +99,53 @@ impl Partition {
         cache: Arc<HotCache>,
         throttle: Throttle,
         ended: CancellationToken,
+        commitment: Commitment,
     ) -> Result<Partition> {
-        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
-        let session_version = state.map_or(0, |state| state.session_version);
-        Ok(Partition {
+        let partition = Partition {
             id,
             log,
             throttle,
-            session_version,
+            session_version: AtomicU64::new(0),
             inbox,
             cache,
             ended,
+            commitment,
+        };
+        partition.refresh_session_version()?;
+        Ok(partition)
+    }
+
+    /// Reads the version of session tokens from the view: a new epoch may have been applied.
+    pub fn refresh_session_version(&self) -> Result<()> {
+        let state = PartitionState::load(&*self.snapshot()?).map_err(unreadable)?;
+        let version = state.map_or(0, |state| state.session_version);
+        self.session_version.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    /// This region has been told that every region has everything up to `lsn`.
+    pub fn learn_committed(&self, lsn: Lsn) {
+        if let Commitment::Learned(known) = &self.commitment {
+            known.send_modify(|known| *known = (*known).max(lsn));
+        }
+    }
+
+    /// Waits until every region that serves has everything up to `lsn`, as a strong read must before it answers.
+    pub async fn wait_committed(&self, lsn: Lsn) -> Result<()> {
+        let arrives = async {
+            match &self.commitment {
+                Commitment::Counted(progress) => progress.wait_committed(lsn).await,
+                Commitment::Learned(known) => {
+                    // The sender lives in `self`, so waiting cannot fail.
+                    let _ = known.subscribe().wait_for(|known| *known >= lsn).await;
+                }
+            }
+        };
+        tokio::time::timeout(COMMITTED_WAIT, arrives).await.map_err(|_| {
+            Error::new(
+                Status::UNAVAILABLE,
+                "This region cannot tell now whether it is up to date with the others.",
+            )
         })
     }
 
@@ -176,7 +227,7 @@ impl Partition {
 
     /// What session tokens say of this partition now.
     pub fn progress(&self) -> SessionProgress {
-        let version = self.session_version as i64;
+        let version = self.session_version.load(Ordering::Acquire) as i64;
         SessionProgress {
             version,
             lsn: self.log.head().lsn,

@@ -51,7 +51,8 @@ pub async fn run(node: Weak<Node>) {
             () = tokio::time::sleep(interval) => {}
         }
         let Some(node) = node.upgrade() else { return };
-        if trust.check(node.now(), interval.as_millis() as u64) {
+        // Only the region that writes removes anything; the others follow.
+        if node.duty.writes() && trust.check(node.now(), interval.as_millis() as u64) {
             round(&node, &mut resume).await;
             forget_versions(&node, &mut forgotten).await;
         }

@@ -12,7 +12,7 @@ use orrery_model::log::{Operation, Transaction};
 use orrery_model::{Epoch, Error, LogId, Lsn, Position, Result, Status, name};
 use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
-use orrery_partition::storage::{Role, Snapshot};
+use orrery_partition::storage::{Role, Snapshot, Store};
 
 use crate::admin::SnapshotInfo;
 use crate::catalogue::{ContainerEntry, PartitionRecord, RangeEntry, Record, SavedPartition, SnapshotRecord};
@@ -97,7 +97,7 @@ async fn save(node: &Arc<Node>, name: String) -> Result<SnapshotInfo> {
             let state = PartitionState::load(&*snapshot).map_err(unreadable)?;
             record.n_items += state.map_or(0, |state| state.n_items);
             let copy = change.next_log();
-            copy_view(node, Arc::clone(&snapshot), copy, snapshot.position()).await?;
+            copy_view(&*node.store, Arc::clone(&snapshot), copy, snapshot.position()).await?;
             record.partitions.push(SavedPartition {
                 container: container.rid.clone(),
                 partition: range.partition,
@@ -135,7 +135,13 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
             .open(partition.copy, Role::Follow)
             .await
             .map_err(unreadable)?;
-        copy_view(node, source.snapshot().map_err(unreadable)?, log, partition.position).await?;
+        copy_view(
+            &*node.store,
+            source.snapshot().map_err(unreadable)?,
+            log,
+            partition.position,
+        )
+        .await?;
         let epoch = Epoch(partition.position.epoch.0.max(1) + change.counters.restores as u32);
         let owned = node.store.open(log, Role::Own { epoch }).await.map_err(unreadable)?;
         let operation = Operation::EpochStarted {
@@ -220,8 +226,9 @@ fn clear(node: &Node, change: &mut Change<'_>) -> Result<Vec<LogId>> {
     Ok(logs)
 }
 
-async fn copy_view(node: &Node, from: Arc<dyn Snapshot>, to: LogId, position: Position) -> Result<()> {
-    let mut seed = node.store.seed(to).await.map_err(unreadable)?;
+/// Installs a copy of a view as the log `to` of a store.
+pub async fn copy_view(store: &dyn Store, from: Arc<dyn Snapshot>, to: LogId, position: Position) -> Result<()> {
+    let mut seed = store.seed(to).await.map_err(unreadable)?;
     let mut last: Option<Bytes> = None;
     loop {
         let (view, start) = (Arc::clone(&from), last.take());

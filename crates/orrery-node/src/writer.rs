@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use orrery_model::log::{Operation, Transaction};
 use orrery_model::{ContainerDefinition, Error, LogId, PartitionId, Position, Result, Status, Timestamp};
@@ -22,19 +23,25 @@ use tokio_util::sync::DropGuard;
 
 use crate::cache::{CacheKey, HotCache};
 use crate::clock::Clock;
+use crate::geo::duty::LogDuty;
 use crate::partition::{Answer, Held, Job};
+use crate::tasks::Tasks;
 
 /// Commands that may wait; more make their senders wait.
 pub const INBOX: usize = 1024;
 /// Commands and bytes decided before one append.
 const BATCH_COMMANDS_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long an acknowledgement waits for the other regions under strong consistency.
+const EVERYWHERE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Writer {
     pub partition: PartitionId,
     pub identity: Identity,
     pub log: Arc<dyn Log>,
+    pub duty: LogDuty,
+    pub tasks: Tasks,
     pub definition: Arc<ContainerDefinition>,
     pub cache: Arc<HotCache>,
     pub clock: Arc<dyn Clock>,
@@ -86,6 +93,14 @@ impl Writer {
     }
 
     async fn batch(&mut self, commands: Vec<(Command, Reply)>) {
+        let mut commands = commands;
+        if self.duty.admit().is_err() {
+            for (_, reply) in commands.drain(..) {
+                let refusal = self.duty.admit().err().unwrap_or_else(unavailable);
+                let _ = reply.send(Err(refusal));
+            }
+            return;
+        }
         let mut rest = commands.into_iter().peekable();
         while rest.peek().is_some() {
             let (decided, staged) = match self.decide_all(&mut rest) {
@@ -163,7 +178,7 @@ impl Writer {
             self.append(staged).await
         };
         match appended {
-            Ok(()) => decided.into_iter().for_each(answer),
+            Ok(()) => self.acknowledge(decided),
             Err(error) => {
                 tracing::warn!(log = %self.log.id(), %error, "an append failed");
                 self.return_to_stored_definition();
@@ -172,6 +187,29 @@ impl Writer {
                     .for_each(|decided| drop(decided.reply.send(Err(append_error(&error)))));
             }
         }
+    }
+
+    /// Answers what is durable here, under strong consistency once every region has it.
+    fn acknowledge(&self, decided: Vec<Decided>) {
+        self.duty.progress.appended(self.log.head().lsn);
+        let last = decided.iter().map(|decided| decided.position.lsn).max();
+        let (true, Some(last)) = (self.duty.is_strong(), last) else {
+            return decided.into_iter().for_each(answer);
+        };
+        let progress = Arc::clone(&self.duty.progress);
+        self.tasks.spawn(async move {
+            match tokio::time::timeout(EVERYWHERE_WAIT, progress.wait_committed(last)).await {
+                Ok(()) => decided.into_iter().for_each(answer),
+                // It is durable here and may yet be everywhere.
+                Err(_) => decided.into_iter().for_each(|decided| {
+                    let unknown = Error::new(
+                        Status::REQUEST_TIMEOUT,
+                        "Not every region has confirmed the write in time.",
+                    );
+                    let _ = decided.reply.send(Err(unknown));
+                }),
+            }
+        });
     }
 
     /// After an append that failed: what a definition change in it said does not hold.
@@ -193,17 +231,26 @@ impl Writer {
             lsn: first.transaction.previous,
             hash: first.transaction.previous_hash,
         });
-        let changed = changed_items(self.log.id(), staged.iter().map(|staged| &*staged.transaction));
-        changed.keys().for_each(|key| self.cache.bar(key));
-        // Also when the outcome is unknown: were the write there after all, an older fill must not hide it.
-        let lsn = staged.last().map(|last| last.transaction.lsn);
-        let appended = self.log.append(expected.unwrap_or_default(), staged).await;
-        for (key, item) in changed {
-            self.cache
-                .release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
-        }
-        appended
+        append_cached(&*self.log, &self.cache, expected.unwrap_or_default(), staged).await
     }
+}
+
+/// Appends, and keeps the hot-item cache in step: readers see neither an item that is not durable nor an older one after.
+pub async fn append_cached(
+    log: &dyn Log,
+    cache: &HotCache,
+    expected: Position,
+    staged: Vec<Staged>,
+) -> Result<(), StorageError> {
+    let changed = changed_items(log.id(), staged.iter().map(|staged| &*staged.transaction));
+    changed.keys().for_each(|key| cache.bar(key));
+    // Also when the outcome is unknown: were the write there after all, an older fill must not hide it.
+    let lsn = staged.last().map(|last| last.transaction.lsn);
+    let appended = log.append(expected, staged).await;
+    for (key, item) in changed {
+        cache.release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
+    }
+    appended
 }
 
 /// The items that transactions change, with their last version.

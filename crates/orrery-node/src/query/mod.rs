@@ -139,10 +139,9 @@ async fn page_of_items(
             .partition
             .get_or_insert_with(|| partition.facts(orrery_model::Lsn::ZERO, None));
         if let Some(part) = range.intersection(&entry.range) {
-            parts.push(Part {
-                snapshot: partition.snapshot()?,
-                range: part,
-            });
+            let snapshot = partition.snapshot()?;
+            node.confirm(options, &partition, snapshot.position().lsn).await?;
+            parts.push(Part { snapshot, range: part });
         }
     }
     let secret = node.keys().internal.clone();

@@ -11,6 +11,7 @@ mod feed;
 mod functions;
 mod paging;
 mod races;
+mod regions;
 mod reopening;
 mod resharding;
 mod snapshots;

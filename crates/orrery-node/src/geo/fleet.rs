@@ -1,0 +1,487 @@
+//! All regions of one account in one process: starts them, keeps the readers in step with the writer, and changes roles.
+//!
+//! One change of the topology at a time. A change is decided when the new topology is durable; what follows only carries it
+//! out and is carried out again at the next start.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use orrery_model::{Error, LogId, Lsn, Result, Status};
+use orrery_partition::decide::unreadable;
+use orrery_partition::storage::{Log, Role, Store};
+use tokio_util::sync::DropGuard;
+
+use super::duty::{Duty, Promise};
+use super::link::{Link, LinkSettings};
+use super::progress::{Bounds, Lag};
+use super::replica::Replica;
+use super::roles::EpochStart;
+use super::topology::{Region, RegionId, RegionState, Topology};
+use crate::account::Account;
+use crate::api::Consistency;
+use crate::clock::Clock;
+use crate::node::{Node, NodeSettings};
+use crate::snapshots::copy_view;
+
+/// How long a planned change of the write region may hold writes before it gives up.
+const HOLD_MAX: Duration = Duration::from_secs(3);
+/// How long the writers of a region that is taken offline are given to finish what they have begun.
+const FENCE_WAIT: Duration = Duration::from_secs(1);
+/// What a region may lack of a log before a planned change is refused at once.
+const PLANNED_LAG_MAX: u64 = 50_000;
+
+/// Where an account's topology is kept.
+pub trait TopologyKeeper: Send + Sync + fmt::Debug {
+    fn load(&self) -> Result<Option<Topology>>;
+
+    /// Durable on return.
+    fn save(&self, topology: &Topology) -> Result<()>;
+}
+
+/// One region's own parts.
+#[derive(Debug)]
+pub struct RegionParts {
+    pub name: String,
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The regions of one account.
+#[derive(Debug)]
+pub struct Fleet {
+    topology: RwLock<Arc<Topology>>,
+    keeper: Arc<dyn TopologyKeeper>,
+    nodes: BTreeMap<RegionId, Arc<Node>>,
+    links: BTreeMap<(RegionId, RegionId), Arc<Link>>,
+    /// Dropping a guard ends that region's following.
+    following: Mutex<HashMap<RegionId, DropGuard>>,
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// A region as operators see it.
+#[derive(Clone, Debug)]
+pub struct RegionInfo {
+    pub name: String,
+    pub writes: bool,
+    pub online: bool,
+    /// Of the partition that lags most.
+    pub lag: Lag,
+    /// Added up over all partitions.
+    pub lag_total: u64,
+}
+
+/// What a region that was taken offline had and the others have not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// By log: transactions that no other region has.
+    pub transactions: BTreeMap<u64, u64>,
+}
+
+impl Fleet {
+    /// Opens every region. The first name takes writes unless the kept topology says otherwise.
+    pub async fn start(
+        settings: NodeSettings,
+        bounds: Bounds,
+        parts: Vec<RegionParts>,
+        keeper: Arc<dyn TopologyKeeper>,
+    ) -> Result<Arc<Fleet>> {
+        let names: Vec<String> = parts.iter().map(|part| part.name.clone()).collect();
+        let topology = match keeper.load()? {
+            Some(kept) => kept.grown_to(&names)?,
+            None => Topology::new(&names)?,
+        };
+        keeper.save(&topology)?;
+        let promise = match (settings.account.consistency, topology.regions.len()) {
+            (_, 1) => Promise::Local,
+            (Consistency::Strong, _) => Promise::Everywhere,
+            (Consistency::BoundedStaleness, _) => Promise::Within(bounds),
+            _ => Promise::Local,
+        };
+        let nodes = start_nodes(settings, promise, parts, &topology).await?;
+        let mut links = BTreeMap::new();
+        for from in nodes.keys() {
+            for to in nodes.keys().filter(|to| *to != from) {
+                let seed = (u64::from(from.0) << 32) + u64::from(to.0) + 1;
+                links.insert((*from, *to), Arc::new(Link::new(seed)));
+            }
+        }
+        let fleet = Arc::new(Fleet {
+            topology: RwLock::new(Arc::new(topology)),
+            keeper,
+            nodes,
+            links,
+            following: Mutex::default(),
+            changing: tokio::sync::Mutex::new(()),
+        });
+        fleet.publish();
+        fleet.follow_writer();
+        Ok(fleet)
+    }
+
+    pub fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The node of a region.
+    pub fn node(&self, region: RegionId) -> &Arc<Node> {
+        self.nodes
+            .get(&region)
+            .expect("every region of the topology has a node")
+    }
+
+    /// The node that takes writes now.
+    pub fn writer(&self) -> Arc<Node> {
+        Arc::clone(self.node(self.topology().writer().id))
+    }
+
+    pub fn is_online(&self, region: RegionId) -> bool {
+        self.topology().is_online(region)
+    }
+
+    /// Every region, in the order of failover priority.
+    pub fn regions(&self) -> Vec<RegionInfo> {
+        let topology = self.topology();
+        let writer = self.writer();
+        let info = |region: &Region| {
+            let online = region.state == RegionState::Online;
+            let writes = region.id == topology.writer().id;
+            let (mut lag, mut lag_total) = (Lag::default(), 0);
+            if online && !writes {
+                for log in writer.live_logs().keys() {
+                    let one = writer.duty.progress.of(*log).lag(region.id);
+                    lag_total += one.transactions;
+                    lag.transactions = lag.transactions.max(one.transactions);
+                    lag.age = lag.age.max(one.age);
+                }
+            }
+            RegionInfo {
+                name: region.name.clone(),
+                writes,
+                online,
+                lag,
+                lag_total,
+            }
+        };
+        topology.regions.iter().map(info).collect()
+    }
+
+    /// How the link between two regions behaves.
+    pub fn link(&self, from: &str, to: &str) -> Result<LinkSettings> {
+        Ok(self.find_link(from, to)?.settings())
+    }
+
+    pub fn set_link(&self, from: &str, to: &str, settings: LinkSettings) -> Result<()> {
+        self.find_link(from, to)?.set(settings);
+        Ok(())
+    }
+
+    fn find_link(&self, from: &str, to: &str) -> Result<&Arc<Link>> {
+        let topology = self.topology();
+        let ends = (topology.named(from)?.id, topology.named(to)?.id);
+        self.links
+            .get(&ends)
+            .ok_or_else(|| Error::bad_request("A link leads from one region to another."))
+    }
+
+    /// Lets another region take the writes, without losing any: writes wait until the target has everything.
+    pub async fn change_writer(&self, target: &str) -> Result<()> {
+        let _lock = self.lock()?;
+        let topology = self.topology();
+        let target = topology.named(target)?.id;
+        let next = topology.with_writer(target)?;
+        let (old, new) = (self.writer(), Arc::clone(self.node(target)));
+        if !old.control.catalogue().reshards.is_empty() {
+            return Err(refused(
+                "A partition is being split or merged; try again when it is done.",
+            ));
+        }
+        let lag = self.greatest_lag(target);
+        if lag > PLANNED_LAG_MAX {
+            return Err(refused(&format!("The region lags behind by {lag} transactions.")));
+        }
+        let no_changes = old.control.hold().await;
+        let held = old.hold_all().await?;
+        let level = tokio::time::timeout(HOLD_MAX, wait_level(&old, &new)).await;
+        if level.is_err() {
+            return Err(refused(
+                "The region did not catch up while writes were held; nothing has changed.",
+            ));
+        }
+        // The others follow the new writer's log, which may not reach back as far as the old one's.
+        let readers = topology.online().filter(|region| region.id != target);
+        for reader in readers.filter(|reader| reader.id != topology.writer().id) {
+            let _ = tokio::time::timeout(HOLD_MAX / 4, wait_level(&old, self.node(reader.id))).await;
+        }
+        self.keeper.save(&next)?;
+        self.stop_following();
+        new.promote(next.epoch, EpochStart::Next).await?;
+        self.set_topology(next);
+        // Only now: a client that is refused asks for the account, and must find the new writer in it.
+        old.duty.set_writes(false);
+        drop((held, no_changes));
+        old.demote().await?;
+        self.follow_writer();
+        Ok(())
+    }
+
+    /// Takes a region out at once. If it took writes, the next in line takes over, and what it lacks is lost unless the
+    /// region comes back; the answer says how much that is.
+    pub async fn take_offline(&self, region: &str) -> Result<Loss> {
+        let _lock = self.lock()?;
+        let topology = self.topology();
+        let gone = topology.named(region)?.id;
+        let heir = topology.online().map(|region| region.id).find(|id| *id != gone);
+        let next = topology.without(gone, heir)?;
+        let old = Arc::clone(self.node(gone));
+        if topology.writer().id != gone {
+            self.keeper.save(&next)?;
+            self.unfollow(gone);
+            self.set_topology(next);
+            return Ok(Loss::default());
+        }
+        // From here on it acknowledges nothing; what it has begun ends first, if it can.
+        old.duty.set_writes(false);
+        let _ = tokio::time::timeout(FENCE_WAIT, old.hold_all()).await;
+        self.stop_following();
+        let heir = self.node(next.writer().id);
+        for other in next.online().filter(|other| other.id != next.writer().id) {
+            take_what_is_ahead(heir, self.node(other.id)).await?;
+        }
+        let loss = difference(&old, heir);
+        self.keeper.save(&next)?;
+        heir.promote(next.epoch, EpochStart::Above).await?;
+        self.set_topology(next);
+        self.follow_writer();
+        Ok(loss)
+    }
+
+    /// Takes a region in again, as one that follows.
+    pub async fn take_online(&self, region: &str) -> Result<()> {
+        let _lock = self.lock()?;
+        let topology = self.topology();
+        let back = topology.named(region)?.id;
+        let next = topology.with(back)?;
+        self.node(back).demote().await?;
+        self.keeper.save(&next)?;
+        // It follows before it serves.
+        self.follow(back);
+        let level = tokio::time::timeout(HOLD_MAX, wait_level(&self.writer(), self.node(back))).await;
+        if level.is_err() {
+            tracing::info!(region, "the region comes online while it is still catching up");
+        }
+        self.set_topology(next);
+        Ok(())
+    }
+
+    /// Stops every region.
+    pub async fn stop(&self, deadline: Duration) -> Result<()> {
+        self.stop_following();
+        for node in self.nodes.values() {
+            node.stop(deadline).await?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+        self.changing
+            .try_lock()
+            .map_err(|_| refused("Another change of the account's regions is under way."))
+    }
+
+    fn greatest_lag(&self, region: RegionId) -> u64 {
+        let writer = self.writer();
+        let lags = writer.live_logs().into_keys();
+        lags.map(|log| writer.duty.progress.of(log).lag(region).transactions)
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn set_topology(&self, next: Topology) {
+        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.publish();
+    }
+
+    /// Tells every region's clients, and the writer, which regions there are.
+    fn publish(&self) {
+        let topology = self.topology();
+        let regions: Vec<String> = topology.online().map(|region| region.name.clone()).collect();
+        for node in self.nodes.values() {
+            node.set_account(Account {
+                regions: regions.clone(),
+                ..Account::clone(&node.account())
+            });
+        }
+        let readers = topology.online().skip(1).map(|region| region.id);
+        self.writer()
+            .duty
+            .progress
+            .set_members(readers.collect::<BTreeSet<_>>());
+    }
+
+    fn follow_writer(&self) {
+        for reader in self.topology().online().skip(1) {
+            self.follow(reader.id);
+        }
+    }
+
+    fn follow(&self, reader: RegionId) {
+        let writer = self.topology().writer().id;
+        let (Some(there), Some(back)) = (self.links.get(&(writer, reader)), self.links.get(&(reader, writer))) else {
+            return;
+        };
+        let replica = Replica {
+            node: Arc::clone(self.node(reader)),
+            leader: Arc::clone(self.node(writer)),
+            region: reader,
+            there: Arc::clone(there),
+            back: Arc::clone(back),
+        };
+        let guard = replica.start();
+        self.following().insert(reader, guard);
+    }
+
+    fn unfollow(&self, reader: RegionId) {
+        self.following().remove(&reader);
+    }
+
+    fn stop_following(&self) {
+        self.following().clear();
+    }
+
+    fn following(&self) -> std::sync::MutexGuard<'_, HashMap<RegionId, DropGuard>> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the writer first: regions that are new get everything from it.
+async fn start_nodes(
+    settings: NodeSettings,
+    promise: Promise,
+    parts: Vec<RegionParts>,
+    topology: &Topology,
+) -> Result<BTreeMap<RegionId, Arc<Node>>> {
+    let mut parts: HashMap<RegionId, RegionParts> = parts
+        .into_iter()
+        .filter_map(|part| Some((topology.find(&part.name)?.id, part)))
+        .collect();
+    let mut nodes = BTreeMap::new();
+    let mut writer: Option<Arc<Node>> = None;
+    for region in &topology.regions {
+        let Some(part) = parts.remove(&region.id) else {
+            return Err(Error::bad_request(format!(
+                "The account has a region {}, which was not named.",
+                region.name
+            )));
+        };
+        if let Some(writer) = &writer {
+            provision(writer, &*part.store).await?;
+        }
+        let duty = Duty::new(writer.is_none(), promise);
+        let node = Node::start_in(settings.clone(), part.store, part.clock, duty).await?;
+        if writer.is_none() && node.control.log().head().epoch < topology.epoch {
+            // The last change of the write region was decided and not carried out.
+            node.promote(topology.epoch, EpochStart::Above).await?;
+        }
+        writer.get_or_insert_with(|| Arc::clone(&node));
+        nodes.insert(region.id, node);
+    }
+    Ok(nodes)
+}
+
+/// Gives a store that has no account yet a copy of the writer's.
+async fn provision(writer: &Arc<Node>, store: &dyn Store) -> Result<()> {
+    let existing: BTreeSet<LogId> = store.list().map_err(unreadable)?.iter().map(|info| info.log).collect();
+    if existing.contains(&LogId::SYSTEM) {
+        return Ok(());
+    }
+    for log in writer.named_logs().into_iter().chain([LogId::SYSTEM]) {
+        let theirs = match log {
+            LogId::SYSTEM => writer.control.log(),
+            log => writer.store.open(log, Role::Follow).await.map_err(unreadable)?,
+        };
+        if existing.contains(&log) {
+            store.drop_log(log).await.map_err(unreadable)?;
+        }
+        let snapshot = theirs.snapshot().map_err(unreadable)?;
+        copy_view(store, Arc::clone(&snapshot), log, snapshot.position()).await?;
+    }
+    Ok(())
+}
+
+/// Waits until one region has everything another has.
+async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
+    for (log, theirs) in ahead.live_logs() {
+        let head = theirs.head();
+        loop {
+            let own: Option<Arc<dyn Log>> = behind.live_logs().remove(&log);
+            match own {
+                Some(own) if own.head().lsn >= head.lsn => break,
+                Some(own) => {
+                    // Looks again now and then: the log may be installed anew meanwhile.
+                    let before = Lsn(head.lsn.0 - 1);
+                    let _ = tokio::time::timeout(Duration::from_millis(100), own.wait_past(before)).await;
+                }
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+/// Before a region begins to write it takes over what another region has of the same history and it has not.
+async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
+    let own = heir.live_logs();
+    for (log, theirs) in other.live_logs() {
+        let Some(own) = own.get(&log) else { continue };
+        while own.head().lsn < theirs.head().lsn {
+            let transactions = theirs.read_log(own.head().lsn, 1024 * 1024).await.map_err(unreadable)?;
+            if !transactions.first().is_some_and(|first| first.follows(own.head())) {
+                break;
+            }
+            if log == LogId::SYSTEM {
+                for transaction in transactions {
+                    heir.control.follow(transaction).await.map_err(unreadable)?;
+                }
+            } else {
+                let (expected, staged) = super::follow::stage(&**own, transactions).map_err(unreadable)?;
+                crate::writer::append_cached(&**own, &heir.cache, expected, staged)
+                    .await
+                    .map_err(unreadable)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What one region has and another has not.
+fn difference(old: &Arc<Node>, heir: &Arc<Node>) -> Loss {
+    let has = heir.live_logs();
+    let mut loss = Loss::default();
+    for (log, theirs) in old.live_logs() {
+        let (head, reached) = (theirs.head().lsn, has.get(&log).map_or(Lsn::ZERO, |own| own.head().lsn));
+        if head > reached {
+            loss.transactions.insert(log.0, head.0 - reached.0);
+        }
+    }
+    loss
+}
+
+fn refused(message: &str) -> Error {
+    Error::new(Status::PRECONDITION_FAILED, message)
+}
+
+/// Keeps a topology as long as the process lives.
+#[derive(Debug, Default)]
+pub struct InMemory(Mutex<Option<Topology>>);
+
+impl TopologyKeeper for InMemory {
+    fn load(&self) -> Result<Option<Topology>> {
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn save(&self, topology: &Topology) -> Result<()> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(topology.clone());
+        Ok(())
+    }
+}

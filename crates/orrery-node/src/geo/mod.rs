@@ -1,0 +1,21 @@
+//! Several regions of one account: one writes, the others follow its logs and serve reads.
+//!
+//! ```text
+//! region that writes                       region that follows
+//!   system log ──── link ────────────────▶ replica: what exists, and the logs it names
+//!   partition logs ─ link ───────────────▶ follow:  one task per partition
+//!   progress ◀────── link ─────────────── follow
+//! ```
+//!
+//! [`topology`] says which region is which and what may change, [`link`] is the simulated way between two of them, [`follow`]
+//! carries one log across, [`replica`] keeps a whole region in step, [`roles`] changes what it does, [`progress`] and [`duty`] say what the writer owes the
+//! others, and [`fleet`] holds the regions of an account together and changes their roles.
+
+pub(crate) mod duty;
+pub mod fleet;
+pub(crate) mod follow;
+pub mod link;
+pub mod progress;
+pub(crate) mod replica;
+pub(crate) mod roles;
+pub mod topology;

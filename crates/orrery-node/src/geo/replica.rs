@@ -1,0 +1,320 @@
+//! A region that follows: its system log says what exists, and every log named there is followed by a task of its own.
+//!
+//! An entry of the system log that names new partitions is applied only when their data is here, so that a client that
+//! learns of a partition finds it. A log that cannot be followed, because the leader no longer has the beginning of what is
+//! missing or because the two have parted, is dropped and installed anew from the leader's view.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orrery_model::log::{Operation, Transaction};
+use orrery_model::{LogId, Lsn, Result};
+use orrery_partition::decide::unreadable;
+use orrery_partition::storage::{BoxFuture, Log, Role, Snapshot, StorageError};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::follow::{self, Ended, Sink, Source};
+use super::link::Link;
+use super::topology::RegionId;
+use crate::catalogue::{RangeEntry, Record};
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::snapshots::copy_view;
+use crate::writer::append_cached;
+
+/// Between attempts to follow a log that could not be followed.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Views are carried in pieces of this size.
+const SEED_BYTES: usize = 256 * 1024;
+
+/// One region following another.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    pub node: Arc<Node>,
+    pub leader: Arc<Node>,
+    pub region: RegionId,
+    pub there: Arc<Link>,
+    pub back: Arc<Link>,
+}
+
+impl Replica {
+    /// Follows in the background until the answer is dropped.
+    pub fn start(self) -> DropGuard {
+        let stop = CancellationToken::new();
+        let (this, stopping, stopped) = (Arc::new(self), stop.clone(), Arc::clone);
+        let replica = stopped(&this);
+        this.node.tasks.spawn(async move {
+            let node_stops = replica.node.tasks.stopped();
+            tokio::select! {
+                // Every part may be dropped at any point: what it has applied stays, the rest comes again.
+                () = stopping.cancelled() => {}
+                () = node_stops => {}
+                () = replica.follow_system() => {}
+                () = replica.follow_partitions(&stopping) => {}
+            }
+        });
+        stop.drop_guard()
+    }
+
+    fn source(&self, log: Arc<dyn Log>) -> Source {
+        Source {
+            progress: self.leader.duty.progress.of(log.id()),
+            log,
+            there: Arc::clone(&self.there),
+            back: Arc::clone(&self.back),
+            region: self.region,
+        }
+    }
+
+    async fn follow_system(&self) {
+        let mut pause = PAUSE;
+        loop {
+            let source = self.source(self.leader.control.log());
+            match follow::follow(&source, &SystemSink(self)).await {
+                Ended::Broken => pause = PAUSE,
+                Ended::Failed(error) => tracing::debug!(%error, "the system log cannot be followed now"),
+                Ended::Diverged | Ended::Trimmed => {
+                    if let Err(error) = self.install_system().await {
+                        tracing::warn!(%error, "the system log could not be installed anew");
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Replaces the system log by a copy of the leader's view, and everything it names with it.
+    async fn install_system(&self) -> Result<()> {
+        let snapshot = self.leader.control.log().snapshot().map_err(unreadable)?;
+        for log in self.leader.named_logs() {
+            self.fetch(log).await?;
+        }
+        let _guard = self.node.control.hold().await;
+        let store = &self.node.store;
+        store.drop_log(LogId::SYSTEM).await.map_err(unreadable)?;
+        self.carry(&*snapshot).await;
+        copy_view(&**store, Arc::clone(&snapshot), LogId::SYSTEM, snapshot.position()).await?;
+        self.node.control.reopen_as(&**store, Role::Follow).await?;
+        self.node.reload_keys()?;
+        self.adopt().await
+    }
+
+    /// Starts and ends a task for each partition as the catalogue changes.
+    async fn follow_partitions(self: &Arc<Self>, stopping: &CancellationToken) {
+        let mut tasks: HashMap<LogId, DropGuard> = HashMap::new();
+        loop {
+            let seen = self.node.control.lsn();
+            let named: HashMap<LogId, RangeEntry> = self.node.ranges_by_log();
+            tasks.retain(|log, _| named.contains_key(log));
+            for (log, range) in named {
+                tasks.entry(log).or_insert_with(|| self.spawn_follower(range, stopping));
+            }
+            tokio::select! {
+                // Both are safe to drop. The second notices a log that was installed anew with another position.
+                () = self.node.control.changed_after(seen) => {}
+                () = tokio::time::sleep(PAUSE_MAX) => {}
+            }
+        }
+    }
+
+    fn spawn_follower(self: &Arc<Self>, range: RangeEntry, stopping: &CancellationToken) -> DropGuard {
+        let (replica, stop) = (Arc::clone(self), stopping.child_token());
+        let stopped = stop.clone();
+        self.node.tasks.spawn(async move {
+            tokio::select! {
+                // What has been applied stays; the rest comes again.
+                () = stopped.cancelled() => {}
+                () = replica.follow_partition(&range) => {}
+            }
+        });
+        stop.drop_guard()
+    }
+
+    async fn follow_partition(&self, range: &RangeEntry) {
+        let mut pause = PAUSE;
+        loop {
+            let (Ok(theirs), Ok(own)) = (self.leader.partition(range), self.node.partition(range)) else {
+                // The leader has replaced it, or it is being installed: the catalogue will tell.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+                continue;
+            };
+            let source = self.source(Arc::clone(&theirs.log));
+            // The leader's partition ends when nobody holds it.
+            drop(theirs);
+            let sink = PartitionSink {
+                node: &self.node,
+                partition: own,
+            };
+            match follow::follow(&source, &sink).await {
+                Ended::Broken => pause = PAUSE,
+                Ended::Failed(error) => tracing::debug!(log = %range.log, %error, "a log cannot be followed now"),
+                Ended::Diverged | Ended::Trimmed => {
+                    drop(sink);
+                    tracing::info!(log = %range.log, "a log is installed anew from the region that writes");
+                    if let Err(error) = self.install(range).await {
+                        tracing::warn!(log = %range.log, %error, "a log could not be installed anew");
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Replaces a partition by a copy of the leader's view.
+    async fn install(&self, range: &RangeEntry) -> Result<()> {
+        drop(self.node.close_partition(range.log));
+        self.node.store.drop_log(range.log).await.map_err(unreadable)?;
+        if self.fetch(range.log).await? {
+            self.node.open_follower(range).await?;
+        }
+        Ok(())
+    }
+
+    /// Installs a log the leader has and this region has not. `false` when the leader has it no longer.
+    async fn fetch(&self, log: LogId) -> Result<bool> {
+        let exists = |node: &Node| -> Result<bool> {
+            Ok(node
+                .store
+                .list()
+                .map_err(unreadable)?
+                .iter()
+                .any(|info| info.log == log))
+        };
+        if exists(&self.node)? {
+            return Ok(true);
+        }
+        if !exists(&self.leader)? {
+            return Ok(false);
+        }
+        let theirs = self.leader.store.open(log, Role::Follow).await.map_err(unreadable)?;
+        let snapshot = theirs.snapshot().map_err(unreadable)?;
+        self.carry(&*snapshot).await;
+        copy_view(&*self.node.store, Arc::clone(&snapshot), log, snapshot.position()).await?;
+        Ok(true)
+    }
+
+    /// Lets as much time pass as the link takes for a view.
+    async fn carry(&self, view: &dyn Snapshot) {
+        let mut left: usize = view
+            .scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, false)
+            .filter_map(|entry| entry.ok())
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        loop {
+            self.there.ready().await;
+            let size = left.min(SEED_BYTES);
+            let parcel = self.there.depart(size);
+            if self.there.arrival(parcel).await {
+                left -= size;
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Opens what the catalogue names and gives up what it no longer does.
+    async fn adopt(&self) -> Result<()> {
+        self.node.open_all().await?;
+        let named: HashSet<LogId> = self.node.named_logs().into_iter().collect();
+        let open: Vec<LogId> = self.node.open_logs();
+        self.node
+            .retire_partitions(open.into_iter().filter(|log| !named.contains(log)).collect());
+        Ok(())
+    }
+}
+
+/// The logs a transaction of the system log names for the first time.
+fn new_logs(transaction: &Transaction) -> Vec<LogId> {
+    let mut logs = Vec::new();
+    for operation in &transaction.operations {
+        let Operation::Record { key, value } = operation else {
+            continue;
+        };
+        match Record::decode(key, value.as_deref()) {
+            Ok(Record::Partition(_, _, Some(record))) => logs.push(record.log),
+            Ok(Record::Snapshot(_, Some(record))) => logs.extend(record.partitions.iter().map(|saved| saved.copy)),
+            _ => {}
+        }
+    }
+    logs
+}
+
+fn names_account(transaction: &Transaction) -> bool {
+    let is_account = |operation: &Operation| matches!(operation, Operation::Record { key, .. } if *key == Bytes::from_static(b"account"));
+    transaction.operations.iter().any(is_account)
+}
+
+struct SystemSink<'a>(&'a Replica);
+
+impl SystemSink<'_> {
+    async fn take(&self, transaction: Transaction) -> Result<(), StorageError> {
+        let Replica { node, .. } = self.0;
+        let failed = |error: orrery_model::Error| StorageError::Unavailable(error.message().to_owned());
+        for log in new_logs(&transaction) {
+            self.0.fetch(log).await.map_err(failed)?;
+        }
+        let new_keys = names_account(&transaction);
+        node.control.follow(transaction).await?;
+        if new_keys {
+            node.reload_keys().map_err(failed)?;
+        }
+        self.0.adopt().await.map_err(failed)
+    }
+}
+
+impl Sink for SystemSink<'_> {
+    fn log(&self) -> Arc<dyn Log> {
+        self.0.node.control.log()
+    }
+
+    fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
+        Box::pin(async move {
+            for transaction in transactions {
+                self.take(transaction).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn committed(&self, _lsn: Lsn) {}
+}
+
+struct PartitionSink<'a> {
+    node: &'a Arc<Node>,
+    partition: Arc<Partition>,
+}
+
+impl Sink for PartitionSink<'_> {
+    fn log(&self) -> Arc<dyn Log> {
+        Arc::clone(&self.partition.log)
+    }
+
+    fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
+        Box::pin(async move {
+            let new_epoch = transactions
+                .iter()
+                .flat_map(|transaction| &transaction.operations)
+                .any(|operation| matches!(operation, Operation::EpochStarted { .. } | Operation::Opened(_)));
+            let log = &*self.partition.log;
+            let (expected, staged) = follow::stage(log, transactions)?;
+            append_cached(log, &self.node.cache, expected, staged).await?;
+            if new_epoch {
+                self.partition
+                    .refresh_session_version()
+                    .map_err(|error| StorageError::Unavailable(error.message().to_owned()))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn committed(&self, lsn: Lsn) {
+        self.partition.learn_committed(lsn);
+    }
+}

@@ -1,0 +1,146 @@
+//! A node changes its role: from following to writing, and back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use orrery_model::log::{Operation, Transaction};
+use orrery_model::{Epoch, Error, LogId, Lsn, Position, Result, Status};
+use orrery_partition::decide::unreadable;
+use orrery_partition::state::PartitionState;
+use orrery_partition::storage::{Log, Role};
+use tokio::task::JoinSet;
+
+use crate::catalogue::{ContainerEntry, RangeEntry};
+use crate::node::{Node, append_transaction};
+use crate::partition::Held;
+use crate::reshard;
+
+/// Where LSNs go on in a new epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochStart {
+    /// Right after the last one: nothing was lost.
+    Next,
+    /// Above everything the old writer may have given out.
+    Above,
+}
+
+impl EpochStart {
+    fn lsn(self, head: Position) -> Lsn {
+        match self {
+            EpochStart::Next => head.lsn.next(),
+            EpochStart::Above => head.lsn.next_epoch_start(),
+        }
+    }
+}
+
+impl Node {
+    /// Begins to write, in a new epoch. Whoever follows another region must have stopped.
+    pub(crate) async fn promote(self: &Arc<Node>, epoch: Epoch, start: EpochStart) -> Result<()> {
+        self.control.reopen_as(&*self.store, Role::Own { epoch }).await?;
+        let head = self.control.log().head();
+        if head.epoch < epoch {
+            self.control.begin_epoch(epoch, start.lsn(head)).await?;
+        }
+        // Before the partitions open: bringing one up to its container's definition is a write.
+        self.duty.set_writes(true);
+        let mut opening = JoinSet::new();
+        for (container, range) in self.all_ranges() {
+            let node = Arc::clone(self);
+            opening.spawn(async move { node.promote_partition(&container, &range, epoch, start).await });
+        }
+        while let Some(opened) = opening.join_next().await {
+            opened.map_err(|error| Error::new(Status::INTERNAL, "A partition did not open.").with_source(error))??;
+        }
+        reshard::recover(self).await
+    }
+
+    async fn promote_partition(
+        &self,
+        container: &ContainerEntry,
+        range: &RangeEntry,
+        epoch: Epoch,
+        start: EpochStart,
+    ) -> Result<()> {
+        let log = self
+            .store
+            .open(range.log, Role::Own { epoch })
+            .await
+            .map_err(unreadable)?;
+        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
+        let head = log.head();
+        // A sealed partition has had its last entry.
+        let is_open = state.is_some_and(|state| state.children.is_empty());
+        if is_open && head.epoch < epoch {
+            let operation = Operation::EpochStarted { previous: head.lsn };
+            let entry = Transaction::at_lsn(head, epoch, start.lsn(head), self.now(), vec![operation]);
+            append_transaction(&*log, entry).await?;
+        }
+        self.open_partition_as(container, range, epoch).await.map(drop)
+    }
+
+    /// Ceases to write. Commands that wait are refused; what has been appended stays.
+    pub(crate) async fn demote(&self) -> Result<()> {
+        self.duty.set_writes(false);
+        self.control.reopen_as(&*self.store, Role::Follow).await?;
+        for (_, range) in self.all_ranges() {
+            self.open_follower(&range).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes every writer wait until the answer is dropped.
+    pub(crate) async fn hold_all(&self) -> Result<Vec<Held>> {
+        let mut holding = JoinSet::new();
+        for (_, range) in self.all_ranges() {
+            let partition = self.partition(&range)?;
+            holding.spawn(async move { partition.hold().await });
+        }
+        let mut held = Vec::new();
+        while let Some(one) = holding.join_next().await {
+            let one = one.map_err(|error| Error::new(Status::INTERNAL, "A writer did not wait.").with_source(error))?;
+            held.push(one?);
+        }
+        Ok(held)
+    }
+
+    /// Every partition of every container.
+    pub(crate) fn all_ranges(&self) -> Vec<(Arc<ContainerEntry>, RangeEntry)> {
+        let catalogue = self.control.catalogue();
+        catalogue
+            .containers()
+            .flat_map(|container| {
+                container
+                    .ranges
+                    .iter()
+                    .map(|range| (Arc::clone(container), range.clone()))
+            })
+            .collect()
+    }
+
+    pub(crate) fn ranges_by_log(&self) -> HashMap<LogId, RangeEntry> {
+        self.all_ranges()
+            .into_iter()
+            .map(|(_, range)| (range.log, range))
+            .collect()
+    }
+
+    /// Every log the catalogue names besides the system log: partitions and saved copies.
+    pub(crate) fn named_logs(&self) -> Vec<LogId> {
+        let mut logs: Vec<LogId> = self.all_ranges().iter().map(|(_, range)| range.log).collect();
+        let catalogue = self.control.catalogue();
+        let saved = catalogue.snapshots.values().flat_map(|saved| &saved.partitions);
+        logs.extend(saved.map(|saved| saved.copy));
+        logs
+    }
+
+    /// The system log and the logs of every partition that is open, in one region's hands.
+    pub(crate) fn live_logs(&self) -> HashMap<LogId, Arc<dyn Log>> {
+        let mut logs: HashMap<LogId, Arc<dyn Log>> = self
+            .all_ranges()
+            .iter()
+            .filter_map(|(_, range)| Some((range.log, Arc::clone(&self.partition(range).ok()?.log))))
+            .collect();
+        logs.insert(LogId::SYSTEM, self.control.log());
+        logs
+    }
+}
