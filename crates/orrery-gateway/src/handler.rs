@@ -12,6 +12,8 @@ use orrery_model::Error;
 use orrery_node::account::{Account, AccountKeys, KeyKind};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
 use orrery_node::events::Events;
+use orrery_node::geo::fleet::{LinkInfo, Loss, Outage, RegionInfo};
+use orrery_node::geo::link::LinkSettings;
 use orrery_node::meters::Measure;
 use orrery_node::{Failure, Node, Reply, Request};
 
@@ -24,7 +26,13 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
     /// Executes one administration command.
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>>;
 
-    fn account(&self) -> &Account;
+    /// The account as clients see it now.
+    fn account(&self) -> Arc<Account>;
+
+    /// Whether requests are answered here at all.
+    fn presence(&self) -> Presence {
+        Presence::Here
+    }
 
     /// What happens behind this handler, and where the gateway tells what happens in front of it.
     fn events(&self) -> &Events;
@@ -36,8 +44,18 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
     fn keys(&self) -> Arc<AccountKeys>;
 }
 
+/// What becomes of requests to an endpoint.
+#[derive(Debug)]
+pub enum Presence {
+    Here,
+    /// They are never answered.
+    Hanging,
+    /// They are all refused.
+    Absent(Error),
+}
+
 /// Something an administrator asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// The physical partitions, of one container (database and name) or of all.
     Partitions {
@@ -66,6 +84,35 @@ pub enum Command {
     /// Empties the account; snapshots stay.
     Reset,
     RotateKey(KeyKind),
+    Regions(RegionCommand),
+}
+
+/// Something an administrator asks of an account's regions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RegionCommand {
+    List,
+    /// Lets another region take the writes, without losing any.
+    ChangeWriter {
+        region: String,
+    },
+    /// Takes a region out at once.
+    Offline {
+        region: String,
+    },
+    Online {
+        region: String,
+    },
+    /// Lets a region's endpoint be as good as dead, or alive again.
+    Outage {
+        region: String,
+        outage: Option<Outage>,
+    },
+    Links,
+    SetLink {
+        from: String,
+        to: String,
+        settings: LinkSettings,
+    },
 }
 
 /// What an administrator is told.
@@ -76,6 +123,10 @@ pub enum Answer {
     Snapshots(Vec<SnapshotInfo>),
     /// A key has been replaced by this one.
     Key(Vec<u8>),
+    Regions(Vec<RegionInfo>),
+    Links(Vec<LinkInfo>),
+    /// What was lost, in transactions by log.
+    Loss(Loss),
 }
 
 impl Handler for Arc<Node> {
@@ -87,7 +138,7 @@ impl Handler for Arc<Node> {
         Box::pin(administer(self, command))
     }
 
-    fn account(&self) -> &Account {
+    fn account(&self) -> Arc<Account> {
         Node::account(self)
     }
 
@@ -104,7 +155,7 @@ impl Handler for Arc<Node> {
     }
 }
 
-async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Error> {
+pub(crate) async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Error> {
     Ok(match command {
         Command::Partitions { container } => {
             let container = container
@@ -128,5 +179,19 @@ async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Error>
         Command::DropSnapshot { name } => node.drop_snapshot(&name).await.map(|()| Answer::Done)?,
         Command::Reset => node.reset().await.map(|()| Answer::Done)?,
         Command::RotateKey(kind) => Answer::Key(node.rotate_key(kind).await?.0),
+        Command::Regions(RegionCommand::List) => Answer::Regions(only_region(node)),
+        Command::Regions(_) => return Err(Error::bad_request("The account has one region.")),
     })
+}
+
+fn only_region(node: &Node) -> Vec<RegionInfo> {
+    let account = node.account();
+    let region = |name: &String| RegionInfo {
+        name: name.clone(),
+        writes: true,
+        online: true,
+        lag: Default::default(),
+        lag_total: 0,
+    };
+    account.regions.iter().take(1).map(region).collect()
 }

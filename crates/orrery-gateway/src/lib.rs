@@ -19,6 +19,7 @@ mod head_refusal;
 pub mod metrics;
 mod permissions;
 pub mod pipeline;
+pub mod regions;
 pub mod server;
 pub mod settings;
 mod tasks;

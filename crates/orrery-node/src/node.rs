@@ -78,7 +78,8 @@ fn heavy_queries_max() -> usize {
 impl Node {
     /// Opens the account's data and everything in it; finishes what a crash cut off.
     pub async fn start(settings: NodeSettings, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Arc<Node>> {
-        Node::start_in(settings, store, clock, Duty::new(true, Promise::Local)).await
+        let events = Events::new(Arc::clone(&clock));
+        Node::start_in(settings, store, clock, Duty::new(true, Promise::Local), events).await
     }
 
     /// The same for one of several regions: as the one that writes or as one that follows.
@@ -87,6 +88,7 @@ impl Node {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         duty: Duty,
+        events: Events,
     ) -> Result<Arc<Node>> {
         let epoch = store
             .list()
@@ -98,7 +100,6 @@ impl Node {
             true => Role::Own { epoch },
             false => Role::Follow,
         };
-        let events = Events::new(Arc::clone(&clock));
         let control = Control::open(&*store, role, Arc::clone(&clock), events.clone()).await?;
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {

@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use orrery_node::account::Secret;
 use orrery_node::api::Consistency;
+use orrery_node::geo::topology::Topology;
 
 /// The public, well-known key of emulators. Good for development and nothing else.
 pub const DEVELOPMENT_KEY: &str =
@@ -247,7 +248,8 @@ pub struct ServerConfig {
     pub listen: Option<IpAddr>,
     pub port: u16,
     pub development: bool,
-    pub region: String,
+    /// The first takes writes.
+    pub regions: Vec<String>,
     pub key: Secret,
     pub consistency: Consistency,
     pub partitions: u32,
@@ -289,7 +291,7 @@ impl ServerConfig {
                 "production" => false,
                 other => bail!("'{other}' is not a profile; it is dev or production"),
             },
-            region: one_region(raw.text("regions"))?,
+            regions: regions(raw.text("regions"))?,
             key: Secret(key.context("the key must be base64 of at least 16 bytes")?),
             consistency: consistency(raw.text("consistency"))?,
             partitions,
@@ -301,17 +303,12 @@ impl ServerConfig {
     }
 }
 
-fn one_region(text: &str) -> Result<String> {
-    let regions: Vec<&str> = text
-        .split(',')
-        .map(str::trim)
-        .filter(|region| !region.is_empty())
-        .collect();
-    match regions.as_slice() {
-        [region] => Ok((*region).to_owned()),
-        [] => bail!("an account needs a region"),
-        _ => bail!("accounts with several regions are not supported yet: give one region"),
-    }
+fn regions(text: &str) -> Result<Vec<String>> {
+    let named = text.split(',').map(str::trim).filter(|region| !region.is_empty());
+    let regions: Vec<String> = named.map(str::to_owned).collect();
+    // The same rules that hold for a topology, before anything is opened.
+    Topology::new(&regions).map_err(|error| anyhow::anyhow!("regions: {}", error.message()))?;
+    Ok(regions)
 }
 
 fn consistency(text: &str) -> Result<Consistency> {
@@ -397,7 +394,8 @@ mod tests {
             ("KEY", "x"),
             ("CONSISTENCY", "best"),
             ("PROFILE", "x"),
-            ("REGIONS", "A,B"),
+            ("REGIONS", ""),
+            ("REGIONS", "West US,westus"),
         ] {
             let result = config(ServerFlags::default(), &[(&format!("ORRERY_{name}"), value)]);
             assert!(result.is_err(), "{name}={value}");

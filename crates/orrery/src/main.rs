@@ -9,6 +9,7 @@ mod position;
 mod progress;
 mod runtime;
 mod seed;
+mod table;
 
 use clap::{Parser, Subcommand};
 
@@ -37,6 +38,9 @@ enum Command {
     Partition(commands::partition::PartitionCommand),
     /// Query shell for a running server
     Sql(commands::sql::SqlFlags),
+    /// Regions of a running server and the links between them
+    #[command(subcommand)]
+    Region(commands::region::RegionCommand),
     /// Items from NDJSON or a JSON array into a container of a running server
     Import(commands::import::ImportFlags),
     /// Items of a container of a running server as NDJSON or a JSON array
@@ -58,6 +62,7 @@ fn main() -> std::process::ExitCode {
         Command::Emulator(flags) => commands::serve::run(&flags),
         Command::Partition(command) => commands::partition::run(&command),
         Command::Sql(flags) => commands::sql::run(&flags),
+        Command::Region(command) => commands::region::run(&command),
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),
         Command::Feed(command) => commands::feed::run(&command),

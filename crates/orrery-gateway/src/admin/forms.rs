@@ -1,14 +1,18 @@
 //! The JSON that administration takes and gives.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery_model::{Error, Result};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
+use orrery_node::geo::fleet::{LinkInfo, Outage, RegionInfo};
+use orrery_node::geo::link::LinkSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::auth::header::percent_decode;
-use crate::handler::{Answer, Command};
+use crate::handler::{Answer, Command, RegionCommand};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +40,77 @@ pub struct SnapshotForm {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClockForm {
     pub offset_ms: i64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailoverForm {
+    /// The region that is to take the writes.
+    pub region: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutageForm {
+    pub mode: String,
+}
+
+impl OutageForm {
+    pub fn outage(&self) -> Result<Outage> {
+        match self.mode.as_str() {
+            "unavailable" => Ok(Outage::Unavailable),
+            "hang" => Ok(Outage::Hanging),
+            _ => Err(Error::bad_request("A region stops in the mode unavailable or hang.")),
+        }
+    }
+}
+
+/// A link, with what it does; whatever is left out is as on a perfect one.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LinkForm {
+    from: String,
+    to: String,
+    #[serde(default)]
+    latency_ms: f64,
+    #[serde(default)]
+    jitter_ms: f64,
+    bytes_per_second: Option<u64>,
+    #[serde(default)]
+    loss: f64,
+    #[serde(default)]
+    cut: bool,
+    #[serde(default)]
+    paused: bool,
+}
+
+/// A link takes at most this long.
+const LINK_MS_MAX: f64 = 600_000.0;
+
+impl LinkForm {
+    pub fn command(self) -> Result<RegionCommand> {
+        let duration = |milliseconds: f64| {
+            (0.0..=LINK_MS_MAX)
+                .contains(&milliseconds)
+                .then(|| Duration::from_secs_f64(milliseconds / 1000.0))
+                .ok_or_else(|| Error::bad_request("A link takes between 0 and 600,000 milliseconds."))
+        };
+        if !(0.0..=1.0).contains(&self.loss) {
+            return Err(Error::bad_request("The loss of a link is a share between 0 and 1."));
+        }
+        Ok(RegionCommand::SetLink {
+            settings: LinkSettings {
+                latency: duration(self.latency_ms)?,
+                jitter: duration(self.jitter_ms)?,
+                bytes_per_second: self.bytes_per_second,
+                loss: self.loss,
+                cut: self.cut,
+                paused: self.paused,
+            },
+            from: self.from,
+            to: self.to,
+        })
+    }
 }
 
 /// `?database=…&container=…`, both or neither.
@@ -74,6 +149,12 @@ pub fn show(answer: &Answer) -> Value {
         Answer::Done => json!({}),
         Answer::Partitions(partitions) => json!({"partitions": partitions.iter().map(partition).collect::<Vec<_>>()}),
         Answer::Snapshots(snapshots) => json!({"snapshots": snapshots.iter().map(snapshot).collect::<Vec<_>>()}),
+        Answer::Regions(regions) => json!({"regions": regions.iter().map(region).collect::<Vec<_>>()}),
+        Answer::Links(links) => json!({"links": links.iter().map(link).collect::<Vec<_>>()}),
+        Answer::Loss(loss) => json!({
+            "lostTransactions": loss.transactions.values().sum::<u64>(),
+            "byLog": loss.transactions.iter().map(|(log, lost)| json!({"log": log, "lost": lost})).collect::<Vec<_>>(),
+        }),
         Answer::Key(key) => json!({"key": STANDARD.encode(key)}),
     }
 }
@@ -89,6 +170,31 @@ fn partition(info: &PartitionInfo) -> Value {
         "lsn": info.lsn.0,
         "items": info.n_items,
         "sizeBytes": info.size_bytes,
+    })
+}
+
+fn region(info: &RegionInfo) -> Value {
+    json!({
+        "name": info.name,
+        "role": if info.writes { "write" } else { "read" },
+        "state": if info.online { "online" } else { "offline" },
+        "lagTransactions": info.lag.transactions,
+        "lagTransactionsTotal": info.lag_total,
+        "lagMs": info.lag.age.as_millis() as u64,
+    })
+}
+
+fn link(info: &LinkInfo) -> Value {
+    let LinkInfo { from, to, settings } = info;
+    json!({
+        "from": from,
+        "to": to,
+        "latencyMs": settings.latency.as_secs_f64() * 1000.0,
+        "jitterMs": settings.jitter.as_secs_f64() * 1000.0,
+        "bytesPerSecond": settings.bytes_per_second,
+        "loss": settings.loss,
+        "cut": settings.cut,
+        "paused": settings.paused,
     })
 }
 

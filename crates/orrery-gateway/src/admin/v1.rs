@@ -1,4 +1,4 @@
-//! `/_orrery/v1/…`: partitions, snapshots, faults, keys, events, changes and the clock.
+//! `/_orrery/v1/…`: partitions, snapshots, regions, links, faults, keys, events, changes and the clock.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use orrery_node::api::ChangeFeedRead;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::forms::{self, ClockForm, MergeForm, SnapshotForm, SplitForm};
+use super::forms::{self, ClockForm, FailoverForm, LinkForm, MergeForm, OutageForm, SnapshotForm, SplitForm};
 use super::{OPERATION, authorize, events, feed, respond, text, unknown_path};
 use crate::connection::Peer;
 use crate::faults::FaultRule;
-use crate::handler::Command;
+use crate::handler::{Command, RegionCommand};
 use crate::pipeline::{Answered, Incomplete, Pipeline, leave_unread};
 
 /// Longest name of a snapshot.
@@ -94,6 +94,9 @@ impl Call<'_> {
             }
             ("GET" | "POST" | "DELETE", ["faults", rest @ ..]) => self.faults(method, rest),
             ("POST", ["keys", kind, "rotate"]) => self.run(Command::RotateKey(key_kind(kind)?)).await,
+            ("GET" | "POST", ["regions" | "failover", ..]) | ("GET" | "PUT", ["links"]) => {
+                self.run(Command::Regions(self.region_command(method, path)?)).await
+            }
             ("GET", ["clock"]) => self.clock(None),
             ("PUT", ["clock"]) => self.clock(Some(self.form::<ClockForm>()?.offset_ms)),
             _ => Err(unknown_path()),
@@ -103,6 +106,29 @@ impl Call<'_> {
     async fn run(&self, command: Command) -> Result<(StatusCode, Value)> {
         let answer = self.pipeline.parts().handler.administer(command).await?;
         Ok((StatusCode::OK, forms::show(&answer)))
+    }
+
+    fn region_command(&self, method: &Method, path: &[&str]) -> Result<RegionCommand> {
+        let named = |name: &str| forms::decoded(name);
+        Ok(match (method.as_str(), path) {
+            ("GET", ["regions"]) => RegionCommand::List,
+            ("POST", ["failover"]) => RegionCommand::ChangeWriter {
+                region: self.form::<FailoverForm>()?.region,
+            },
+            ("POST", ["regions", region, "offline"]) => RegionCommand::Offline { region: named(region)? },
+            ("POST", ["regions", region, "online"]) => RegionCommand::Online { region: named(region)? },
+            ("POST", ["regions", region, "stop"]) => RegionCommand::Outage {
+                region: named(region)?,
+                outage: Some(self.form::<OutageForm>()?.outage()?),
+            },
+            ("POST", ["regions", region, "start"]) => RegionCommand::Outage {
+                region: named(region)?,
+                outage: None,
+            },
+            ("GET", ["links"]) => RegionCommand::Links,
+            ("PUT", ["links"]) => self.form::<LinkForm>()?.command()?,
+            _ => return Err(unknown_path()),
+        })
     }
 
     fn faults(&self, method: &Method, path: &[&str]) -> Result<(StatusCode, Value)> {

@@ -9,6 +9,7 @@ use orrery_node::{Failure, Reply, Request};
 use super::{Answered, Incomplete, Pipeline, leave_unread};
 use crate::connection::Peer;
 use crate::faults::{Effect, Fault, Subject};
+use crate::handler::Presence;
 use crate::permissions::TokenIssue;
 use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
 
@@ -20,6 +21,14 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         body,
         activity_id,
     } = request;
+    match pipeline.parts().handler.presence() {
+        Presence::Here => {}
+        Presence::Hanging => return std::future::pending().await,
+        Presence::Absent(error) => {
+            leave_unread(peer, &body);
+            return Err(error);
+        }
+    }
     let known = wire::route(&head.uri).and_then(|route| {
         let principal = pipeline.authenticate(&head, route.signed.resource_type, &route.signed.link)?;
         Ok((route, principal))
@@ -55,8 +64,8 @@ async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activi
         return Answered::new(NAME, wire::refuse(activity_id, error));
     }
     let account = pipeline.parts().handler.account();
-    let locations = pipeline.parts().addresses.locations(account, head, peer.tls);
-    let document = wire::account::document(account, &locations);
+    let locations = pipeline.parts().addresses.locations(&account, head, peer.tls);
+    let document = wire::account::document(&account, &locations);
     Answered::new(NAME, wire::encode_account(&activity_id, document))
 }
 

@@ -115,8 +115,8 @@ impl Handler for Script {
         })
     }
 
-    fn account(&self) -> &Account {
-        &self.account
+    fn account(&self) -> Arc<Account> {
+        Arc::new(self.account.clone())
     }
 
     fn events(&self) -> &Events {

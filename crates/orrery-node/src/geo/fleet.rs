@@ -22,6 +22,7 @@ use super::topology::{Region, RegionId, RegionState, Topology};
 use crate::account::Account;
 use crate::api::Consistency;
 use crate::clock::Clock;
+use crate::events::Events;
 use crate::node::{Node, NodeSettings};
 use crate::snapshots::copy_view;
 
@@ -57,7 +58,26 @@ pub struct Fleet {
     links: BTreeMap<(RegionId, RegionId), Arc<Link>>,
     /// Dropping a guard ends that region's following.
     following: Mutex<HashMap<RegionId, DropGuard>>,
+    outages: RwLock<BTreeMap<RegionId, Outage>>,
     changing: tokio::sync::Mutex<()>,
+    events: Events,
+}
+
+/// How a region's endpoint fails for its clients; replication goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// Every request is refused.
+    Unavailable,
+    /// No request is answered.
+    Hanging,
+}
+
+/// A link as operators see it.
+#[derive(Clone, Debug)]
+pub struct LinkInfo {
+    pub from: String,
+    pub to: String,
+    pub settings: LinkSettings,
 }
 
 /// A region as operators see it.
@@ -99,7 +119,9 @@ impl Fleet {
             (Consistency::BoundedStaleness, _) => Promise::Within(bounds),
             _ => Promise::Local,
         };
-        let nodes = start_nodes(settings, promise, parts, &topology).await?;
+        let clock = parts.first().map(|part| Arc::clone(&part.clock));
+        let events = Events::new(clock.ok_or_else(|| Error::bad_request("An account needs at least one region."))?);
+        let nodes = start_nodes(settings, promise, parts, &topology, &events).await?;
         let mut links = BTreeMap::new();
         for from in nodes.keys() {
             for to in nodes.keys().filter(|to| *to != from) {
@@ -113,6 +135,8 @@ impl Fleet {
             nodes,
             links,
             following: Mutex::default(),
+            outages: RwLock::default(),
+            events,
             changing: tokio::sync::Mutex::new(()),
         });
         fleet.publish();
@@ -167,6 +191,43 @@ impl Fleet {
         topology.regions.iter().map(info).collect()
     }
 
+    /// What happens in any region.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// How a region's endpoint fails at present.
+    pub fn outage(&self, region: RegionId) -> Option<Outage> {
+        let outages = self.outages.read().unwrap_or_else(PoisonError::into_inner);
+        outages.get(&region).copied()
+    }
+
+    /// Lets a region's endpoint fail, or work again.
+    pub fn set_outage(&self, region: &str, outage: Option<Outage>) -> Result<()> {
+        let region = self.topology().named(region)?.id;
+        let mut outages = self.outages.write().unwrap_or_else(PoisonError::into_inner);
+        match outage {
+            Some(outage) => outages.insert(region, outage),
+            None => outages.remove(&region),
+        };
+        Ok(())
+    }
+
+    /// Every link and how it behaves.
+    pub fn links(&self) -> Vec<LinkInfo> {
+        let topology = self.topology();
+        let name = |id: &RegionId| {
+            let region = topology.regions.iter().find(|region| region.id == *id);
+            region.map_or_else(String::new, |region| region.name.clone())
+        };
+        let info = |((from, to), link): (&(RegionId, RegionId), &Arc<Link>)| LinkInfo {
+            from: name(from),
+            to: name(to),
+            settings: link.settings(),
+        };
+        self.links.iter().map(info).collect()
+    }
+
     /// How the link between two regions behaves.
     pub fn link(&self, from: &str, to: &str) -> Result<LinkSettings> {
         Ok(self.find_link(from, to)?.settings())
@@ -186,7 +247,16 @@ impl Fleet {
     }
 
     /// Lets another region take the writes, without losing any: writes wait until the target has everything.
-    pub async fn change_writer(&self, target: &str) -> Result<()> {
+    pub async fn change_writer(self: Arc<Fleet>, target: &str) -> Result<()> {
+        let target = target.to_owned();
+        // Not to be left half done when the caller goes away.
+        let anchor = self.writer();
+        anchor
+            .uncancelled(async move { self.change_writer_to(&target).await })
+            .await
+    }
+
+    async fn change_writer_to(&self, target: &str) -> Result<()> {
         let _lock = self.lock()?;
         let topology = self.topology();
         let target = topology.named(target)?.id;
@@ -228,7 +298,13 @@ impl Fleet {
 
     /// Takes a region out at once. If it took writes, the next in line takes over, and what it lacks is lost unless the
     /// region comes back; the answer says how much that is.
-    pub async fn take_offline(&self, region: &str) -> Result<Loss> {
+    pub async fn take_offline(self: Arc<Fleet>, region: &str) -> Result<Loss> {
+        let region = region.to_owned();
+        let anchor = self.writer();
+        anchor.uncancelled(async move { self.put_offline(&region).await }).await
+    }
+
+    async fn put_offline(&self, region: &str) -> Result<Loss> {
         let _lock = self.lock()?;
         let topology = self.topology();
         let gone = topology.named(region)?.id;
@@ -258,7 +334,13 @@ impl Fleet {
     }
 
     /// Takes a region in again, as one that follows.
-    pub async fn take_online(&self, region: &str) -> Result<()> {
+    pub async fn take_online(self: Arc<Fleet>, region: &str) -> Result<()> {
+        let region = region.to_owned();
+        let anchor = self.writer();
+        anchor.uncancelled(async move { self.put_online(&region).await }).await
+    }
+
+    async fn put_online(&self, region: &str) -> Result<()> {
         let _lock = self.lock()?;
         let topology = self.topology();
         let back = topology.named(region)?.id;
@@ -361,6 +443,7 @@ async fn start_nodes(
     promise: Promise,
     parts: Vec<RegionParts>,
     topology: &Topology,
+    events: &Events,
 ) -> Result<BTreeMap<RegionId, Arc<Node>>> {
     let mut parts: HashMap<RegionId, RegionParts> = parts
         .into_iter()
@@ -379,7 +462,7 @@ async fn start_nodes(
             provision(writer, &*part.store).await?;
         }
         let duty = Duty::new(writer.is_none(), promise);
-        let node = Node::start_in(settings.clone(), part.store, part.clock, duty).await?;
+        let node = Node::start_in(settings.clone(), part.store, part.clock, duty, events.clone()).await?;
         if writer.is_none() && node.control.log().head().epoch < topology.epoch {
             // The last change of the write region was decided and not carried out.
             node.promote(topology.epoch, EpochStart::Above).await?;

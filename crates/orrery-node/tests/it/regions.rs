@@ -234,7 +234,7 @@ async fn a_planned_change_of_the_write_region_loses_nothing_under_load() {
     });
     for target in [NORTH, ASIA, WEST, NORTH] {
         tokio::time::sleep(Duration::from_millis(30)).await;
-        regions.fleet.change_writer(target).await.unwrap();
+        regions.fleet.clone().change_writer(target).await.unwrap();
         assert_eq!(regions.fleet.topology().writer().name, target);
         assert_eq!(regions.fleet.writer().account().regions[0], target);
     }
@@ -252,7 +252,7 @@ async fn a_forced_failover_reports_what_it_loses_and_the_lost_region_comes_back_
     regions.set_links(&cut());
     let lost_session = fill(&regions.writer(), 50..60).await;
     let before = lost_session.get(orrery_model::PartitionId(0)).unwrap();
-    let loss = regions.fleet.take_offline(WEST).await.unwrap();
+    let loss = regions.fleet.clone().take_offline(WEST).await.unwrap();
     assert_eq!(loss.transactions.values().sum::<u64>(), 10);
     assert_eq!(regions.fleet.topology().writer().name, NORTH);
     regions.set_links(&LinkSettings::default());
@@ -261,7 +261,7 @@ async fn a_forced_failover_reports_what_it_loses_and_the_lost_region_comes_back_
     let session = fill(&regions.writer(), 60..70).await;
     let after = session.get(orrery_model::PartitionId(0)).unwrap();
     assert!(after.lsn > before.lsn && after.version > before.version);
-    regions.fleet.take_online(WEST).await.unwrap();
+    regions.fleet.clone().take_online(WEST).await.unwrap();
     regions.all_equal().await;
     assert_eq!(contents(&regions.at(WEST)).await.len(), 60);
     let refused = regions
@@ -280,7 +280,7 @@ async fn the_heir_takes_over_what_another_reader_has_before_it_writes() {
     fill(&regions.writer(), 0..20).await;
     until(|| async { contents(&regions.at(ASIA)).await.len() == 20 }).await;
     assert_eq!(contents(&regions.at(NORTH)).await.len(), 0);
-    let loss = regions.fleet.take_offline(WEST).await.unwrap();
+    let loss = regions.fleet.clone().take_offline(WEST).await.unwrap();
     assert_eq!(regions.fleet.topology().writer().name, NORTH);
     assert!(loss.transactions.is_empty());
     assert_eq!(contents(&regions.at(NORTH)).await.len(), 20);
@@ -366,7 +366,7 @@ async fn after_a_restart_the_regions_have_the_roles_they_had() {
     let regions = Regions::new().await;
     regions.with_container().await;
     fill(&regions.writer(), 0..30).await;
-    regions.fleet.change_writer(ASIA).await.unwrap();
+    regions.fleet.clone().change_writer(ASIA).await.unwrap();
     fill(&regions.writer(), 30..40).await;
     regions.all_equal().await;
     // In memory nothing but the fleet ends: the stores stay as they are.

@@ -6,5 +6,6 @@ pub mod feed;
 pub mod import;
 pub mod partition;
 pub mod processor;
+pub mod region;
 pub mod serve;
 pub mod sql;

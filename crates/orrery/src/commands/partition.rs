@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::client::{Call, Client, RemoteFlags};
-use crate::runtime;
+use crate::{runtime, table};
 
 #[derive(Debug, Subcommand)]
 pub enum PartitionCommand {
@@ -107,7 +107,7 @@ pub fn run(command: &PartitionCommand) -> Result<()> {
     if output.json {
         println!("{answer}");
     } else {
-        print_table(answer["partitions"].as_array().map_or(&[], Vec::as_slice));
+        table::print(&COLUMNS, answer["partitions"].as_array().map_or(&[], Vec::as_slice));
     }
     Ok(())
 }
@@ -127,37 +127,3 @@ const COLUMNS: [&str; 9] = [
     "lsn",
     "parents",
 ];
-
-/// Columns as wide as their widest cell.
-fn print_table(partitions: &[Value]) {
-    let head = COLUMNS.map(str::to_owned);
-    let rows = partitions
-        .iter()
-        .map(|partition| COLUMNS.map(|column| cell(&partition[column])));
-    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-    for row in &rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| format!("{cell:<width$}"))
-            .collect();
-        println!("{}", cells.join("  ").trim_end());
-    }
-}
-
-fn cell(value: &Value) -> String {
-    match value {
-        Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(entries) if entries.is_empty() => "-".to_owned(),
-        Value::Array(entries) => entries.iter().map(Value::to_string).collect::<Vec<_>>().join(","),
-        other => other.to_string(),
-    }
-}

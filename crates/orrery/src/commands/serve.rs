@@ -1,10 +1,12 @@
-//! `orrery emulator`: one account, served until it is told to stop.
+//! `orrery emulator`: one account, served until it is told to stop. One region here, several in [`regions`].
 //!
 //! The only place that picks a storage implementation. Sockets are bound before the data is opened, so that a taken port is
 //! known at once; they accept when everything is ready, and then one line of JSON on stdout says where.
 
+mod regions;
+
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +41,12 @@ pub fn run(flags: &ServerFlags) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve(config, flags.seed.as_deref()))
+    runtime.block_on(async {
+        match config.regions.as_slice() {
+            [region] => serve(&config, region, flags.seed.as_deref()).await,
+            _ => regions::serve(&config, flags.seed.as_deref()).await,
+        }
+    })
 }
 
 /// Every connection is a file, and the usual limit is meant for other programs. What the system does not allow, it refuses
@@ -55,43 +62,52 @@ fn allow_many_files() {
     }
 }
 
-async fn serve(config: ServerConfig, seed_file: Option<&Path>) -> Result<()> {
-    let listeners = bind(&config)?;
+async fn serve(config: &ServerConfig, region: &str, seed_file: Option<&Path>) -> Result<()> {
+    let listeners = bind(config, config.port)?;
     let clock = Arc::new(SystemClock::default());
-    let store = open_store(&config).await?;
-    let node = Node::start(node_settings(&config), store, clock.clone())
+    regions::refuse_several(config)?;
+    let store = open_store(config.data_dir.clone()).await?;
+    let node = Node::start(node_settings(config), store, clock.clone())
         .await
         .context("cannot open the account")?;
-    if let Some(path) = seed_file {
-        let n_items = seed::load(&node, path).await.context("cannot load the seed")?;
-        tracing::info!(n_items, "seed loaded");
-    }
-    let (acceptor, ca_pem) = transport_security(&config, clock.clone())?;
-    let mut parts = Parts::new(Arc::new(Arc::clone(&node)), gateway_settings(&config));
+    load_seed(&node, seed_file).await?;
+    let (acceptor, ca_pem) = transport_security(config, clock.clone())?;
+    let mut parts = Parts::new(Arc::new(Arc::clone(&node)), gateway_settings(config));
     parts.ca_pem = ca_pem.map(Into::into);
     parts.movable_clock = config.development.then(|| Arc::clone(&clock));
     if let Some(url) = &config.advertise {
-        parts.addresses = Addresses([(config.region.clone(), Address::Url(url.clone()))].into());
+        parts.addresses = Addresses([(region.to_owned(), Address::Url(url.clone()))].into());
     }
     let gateway = Gateway::new(Arc::new(Pipeline::new(parts)), Some(acceptor));
     let port = listeners.first().context("no listener")?.local_addr()?.port();
     // Whoever reads the ready line may stop the server right away, and must find it listening for that.
     let stop = stop_signal()?;
-    println!("{}", ready_line(&config, port));
+    let endpoint = config.advertise.clone().unwrap_or_else(|| endpoint(config, port));
+    let served = [(region, endpoint.as_str(), true)];
+    println!("{}", ready_line(config, &endpoint, &served));
     gateway.serve(listeners, stop).await;
     node.stop(STOP_DEADLINE).await.context("cannot close the store")
 }
 
-fn bind(config: &ServerConfig) -> Result<Vec<TcpListener>> {
-    let bound = match config.listen {
-        None => orrery_gateway::bind_loopback(config.port),
-        Some(address) => orrery_gateway::bind(SocketAddr::new(address, config.port)).map(|listener| vec![listener]),
-    };
-    bound.with_context(|| format!("cannot listen on port {}", config.port))
+async fn load_seed(node: &Arc<Node>, file: Option<&Path>) -> Result<()> {
+    if let Some(path) = file {
+        let n_items = seed::load(node, path).await.context("cannot load the seed")?;
+        tracing::info!(n_items, "seed loaded");
+    }
+    Ok(())
 }
 
-async fn open_store(config: &ServerConfig) -> Result<Arc<dyn Store>> {
-    let Some(directory) = config.data_dir.clone() else {
+fn bind(config: &ServerConfig, port: u16) -> Result<Vec<TcpListener>> {
+    let bound = match config.listen {
+        None => orrery_gateway::bind_loopback(port),
+        Some(address) => orrery_gateway::bind(SocketAddr::new(address, port)).map(|listener| vec![listener]),
+    };
+    bound.with_context(|| format!("cannot listen on port {port}"))
+}
+
+/// A store in a directory, or in memory without one.
+async fn open_store(directory: Option<PathBuf>) -> Result<Arc<dyn Store>> {
+    let Some(directory) = directory else {
         return Ok(MemoryStore::new());
     };
     let opened = tokio::task::spawn_blocking(move || {
@@ -107,7 +123,7 @@ fn node_settings(config: &ServerConfig) -> NodeSettings {
         account: Account {
             id: config.account.clone(),
             consistency: config.consistency,
-            regions: vec![config.region.clone()],
+            regions: config.regions.clone(),
         },
         primary_key: config.key.clone(),
         fresh_secret,
@@ -155,16 +171,19 @@ fn transport_security(config: &ServerConfig, clock: Arc<dyn Clock>) -> Result<Se
     ))
 }
 
-fn ready_line(config: &ServerConfig, port: u16) -> serde_json::Value {
+/// Where a port of this server is reached.
+fn endpoint(config: &ServerConfig, port: u16) -> String {
     let scheme = if config.plain_http { "http" } else { "https" };
     let host = config
         .listen
         .filter(|address| !address.is_unspecified())
         .map_or_else(|| "localhost".to_owned(), host_text);
-    let endpoint = config
-        .advertise
-        .clone()
-        .unwrap_or_else(|| format!("{scheme}://{host}:{port}/"));
+    format!("{scheme}://{host}:{port}/")
+}
+
+/// `regions`: name, endpoint, and whether it takes writes.
+fn ready_line(config: &ServerConfig, endpoint: &str, regions: &[(&str, &str, bool)]) -> serde_json::Value {
+    let region = |(name, endpoint, writes): &(&str, &str, bool)| serde_json::json!({ "name": name, "endpoint": endpoint, "role": if *writes { "write" } else { "read" } });
     serde_json::json!({
         "event": "ready",
         "version": env!("CARGO_PKG_VERSION"),
@@ -173,7 +192,7 @@ fn ready_line(config: &ServerConfig, port: u16) -> serde_json::Value {
             "id": config.account,
             "key": STANDARD.encode(&config.key.0),
             "endpoint": endpoint,
-            "regions": [{ "name": config.region, "endpoint": endpoint, "role": "write" }],
+            "regions": regions.iter().map(region).collect::<Vec<_>>(),
         }],
     })
 }

@@ -1,0 +1,209 @@
+//! `orrery region`: the regions of a running server, which of them takes writes, and the links between them.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Call, Client, RemoteFlags};
+use crate::runtime;
+use crate::table;
+
+#[derive(Debug, Subcommand)]
+pub enum RegionCommand {
+    /// List the regions with their roles and how far they lag behind
+    List(ListFlags),
+    /// Let another region take the writes, without losing any
+    Failover(NamedFlags),
+    /// Take a region out at once; if it took writes, the next in line takes over and what it lacks is lost
+    Offline(NamedFlags),
+    /// Take a region in again, as one that follows
+    Online(NamedFlags),
+    /// Let a region's endpoint refuse every request, or answer none
+    Stop(StopFlags),
+    /// Let a region's endpoint answer again
+    Start(NamedFlags),
+    /// Delay what is on its way from one region to another, until it is resumed
+    Pause(PairFlags),
+    /// Let a paused or cut link work again, with the latency it had
+    Resume(PairFlags),
+    /// Show the links, or say how one behaves
+    Link(LinkFlags),
+}
+
+#[derive(Args, Debug)]
+pub struct ListFlags {
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct NamedFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct StopFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// unavailable: every request is refused; hang: none is answered
+    #[arg(long, value_name = "MODE", default_value = "unavailable")]
+    mode: String,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct PairFlags {
+    /// Region where the link begins
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Region where it ends
+    #[arg(value_name = "TO")]
+    to: String,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct LinkFlags {
+    /// Region where the link begins
+    #[arg(value_name = "FROM", requires = "to")]
+    from: Option<String>,
+    /// Region where it ends
+    #[arg(value_name = "TO")]
+    to: Option<String>,
+    /// Time something takes on it, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    latency_ms: f64,
+    /// At most this much more
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    jitter_ms: f64,
+    /// How much it carries
+    #[arg(long, value_name = "BYTES")]
+    bytes_per_second: Option<u64>,
+    /// Share of what is sent that breaks the connection, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    loss: f64,
+    /// Nothing gets through, and what is under way is lost
+    #[arg(long)]
+    cut: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+struct OutputFlags {
+    /// Print the server's answer as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    remote: RemoteFlags,
+}
+
+pub fn run(command: &RegionCommand) -> Result<()> {
+    match command {
+        RegionCommand::List(flags) => show(&get("regions"), &flags.output),
+        RegionCommand::Failover(flags) => show(&post("failover", &json!({"region": flags.region})), &flags.output),
+        RegionCommand::Offline(flags) => show(&about(&flags.region, "offline", &json!({})), &flags.output),
+        RegionCommand::Online(flags) => show(&about(&flags.region, "online", &json!({})), &flags.output),
+        RegionCommand::Stop(flags) => show(
+            &about(&flags.region, "stop", &json!({"mode": flags.mode})),
+            &flags.output,
+        ),
+        RegionCommand::Start(flags) => show(&about(&flags.region, "start", &json!({})), &flags.output),
+        RegionCommand::Pause(flags) => change_link(flags, |link| {
+            link.insert("paused".into(), true.into());
+        }),
+        RegionCommand::Resume(flags) => change_link(flags, |link| {
+            link.insert("paused".into(), false.into());
+            link.insert("cut".into(), false.into());
+        }),
+        RegionCommand::Link(flags) => link(flags),
+    }
+}
+
+fn link(flags: &LinkFlags) -> Result<()> {
+    let (Some(from), Some(to)) = (&flags.from, &flags.to) else {
+        return show(&get("links"), &flags.output);
+    };
+    let form = json!({
+        "from": from,
+        "to": to,
+        "latencyMs": flags.latency_ms,
+        "jitterMs": flags.jitter_ms,
+        "bytesPerSecond": flags.bytes_per_second,
+        "loss": flags.loss,
+        "cut": flags.cut,
+    });
+    show(&put("links", &form), &flags.output)
+}
+
+/// Changes one thing about a link and leaves the rest as it is.
+fn change_link(flags: &PairFlags, change: impl FnOnce(&mut Map<String, Value>)) -> Result<()> {
+    let links = ask(&get("links"), &flags.output.remote)?;
+    let same = |link: &&Value| same_region(&link["from"], &flags.from) && same_region(&link["to"], &flags.to);
+    let found = links["links"].as_array().and_then(|links| links.iter().find(same));
+    let mut form = found
+        .and_then(Value::as_object)
+        .cloned()
+        .ok_or_else(|| anyhow::anyhow!("there is no link from {} to {}", flags.from, flags.to))?;
+    change(&mut form);
+    show(&put("links", &Value::Object(form)), &flags.output)
+}
+
+fn same_region(name: &Value, given: &str) -> bool {
+    let plain = |text: &str| text.to_lowercase().replace([' ', '-', '_'], "");
+    name.as_str().is_some_and(|name| plain(name) == plain(given))
+}
+
+fn get(path: &str) -> Call {
+    Call::administration(Method::GET, path, &[])
+}
+
+fn post(path: &str, form: &Value) -> Call {
+    Call::administration(Method::POST, path, &[]).json(form.to_string())
+}
+
+fn put(path: &str, form: &Value) -> Call {
+    Call::administration(Method::PUT, path, &[]).json(form.to_string())
+}
+
+/// Names are compared without regard to blanks, so a path needs none.
+fn about(region: &str, verb: &str, form: &Value) -> Call {
+    post(&format!("regions/{}/{verb}", region.replace([' ', '/'], "")), form)
+}
+
+fn ask(call: &Call, remote: &RemoteFlags) -> Result<Value> {
+    let client = Client::new(remote)?;
+    runtime::run(async move { client.connection().call(call).await?.success()?.parse() })
+}
+
+fn show(call: &Call, output: &OutputFlags) -> Result<()> {
+    let answer = ask(call, &output.remote)?;
+    if output.json {
+        println!("{answer}");
+    } else if let Some(regions) = answer["regions"].as_array() {
+        table::print(&["name", "role", "state", "lagTransactions", "lagMs"], regions);
+    } else if let Some(links) = answer["links"].as_array() {
+        let columns = [
+            "from",
+            "to",
+            "latencyMs",
+            "jitterMs",
+            "bytesPerSecond",
+            "loss",
+            "cut",
+            "paused",
+        ];
+        table::print(&columns, links);
+    } else if let Some(lost) = answer["lostTransactions"].as_u64() {
+        println!("{lost} transactions are in the region that was taken offline and in no other");
+    }
+    Ok(())
+}

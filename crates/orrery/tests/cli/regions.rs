@@ -1,0 +1,133 @@
+//! An account with several regions: its endpoints, and `orrery region`.
+
+use serde_json::Value;
+
+use crate::support::{Server, export, fail, import, run, succeed, until};
+
+const NAMES: &str = "West US,North Europe,Southeast Asia";
+
+/// The endpoint of a region, as the ready line gives it.
+fn endpoint<'a>(server: &'a Server, name: &str) -> &'a str {
+    let regions = server.ready["accounts"][0]["regions"].as_array().unwrap();
+    let region = regions.iter().find(|region| region["name"] == name).unwrap();
+    region["endpoint"].as_str().unwrap()
+}
+
+fn region(server: &Server, arguments: &[&str]) -> Value {
+    let all = [&["region"], arguments, &["--json", "--endpoint", server.endpoint()]].concat();
+    serde_json::from_str(&succeed(&all)).unwrap()
+}
+
+/// The region that takes writes.
+fn writer(server: &Server) -> String {
+    let list = region(server, &["list"]);
+    let regions = list["regions"].as_array().unwrap();
+    let writer = regions.iter().find(|region| region["role"] == "write").unwrap();
+    writer["name"].as_str().unwrap().to_owned()
+}
+
+fn lines(numbers: std::ops::Range<usize>) -> String {
+    numbers
+        .map(|n| format!("{{\"id\":\"{n:03}\",\"pk\":\"key-{n}\"}}\n"))
+        .collect()
+}
+
+fn count_at(endpoint: &str) -> usize {
+    let output = run(&["export", "db", "c", "--endpoint", endpoint]);
+    String::from_utf8(output.stdout).unwrap().lines().count()
+}
+
+#[test]
+fn every_region_has_an_endpoint_and_what_is_written_at_the_global_one_is_read_at_all() {
+    let server = Server::start(&["--regions", NAMES]);
+    import(&server, &lines(0..50));
+    for name in NAMES.split(',') {
+        assert_ne!(endpoint(&server, name), server.endpoint());
+        assert!(until(|| count_at(endpoint(&server, name)) == 50), "{name}");
+    }
+    assert_eq!(writer(&server), "West US");
+}
+
+#[test]
+fn a_failover_moves_the_writes_and_survives_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::durable(directory.path(), &["--regions", NAMES]);
+    import(&server, &lines(0..20));
+    region(&server, &["failover", "North Europe"]);
+    assert_eq!(writer(&server), "North Europe");
+    import(&server, &lines(20..40));
+    assert_eq!(export(&server, "db", "c").len(), 40);
+    let (status, _) = server.terminate();
+    assert!(status.success());
+
+    let server = Server::durable(directory.path(), &["--regions", NAMES]);
+    assert_eq!(writer(&server), "North Europe");
+    assert!(until(|| count_at(endpoint(&server, "West US")) == 40));
+    drop(server);
+    let refusal = fail(&[
+        "emulator",
+        "--data-dir",
+        directory.path().to_str().unwrap(),
+        "--port",
+        "0",
+    ]);
+    assert!(refusal.contains("--regions"), "{refusal}");
+}
+
+#[test]
+fn a_region_that_is_cut_off_lags_and_is_taken_over_from() {
+    let server = Server::start(&["--regions", NAMES]);
+    import(&server, &lines(0..10));
+    assert!(until(|| count_at(endpoint(&server, "North Europe")) == 10));
+    for to in ["North Europe", "Southeast Asia"] {
+        region(&server, &["link", "West US", to, "--cut"]);
+    }
+    import(&server, &lines(10..15));
+    let list = region(&server, &["list"]);
+    assert!(list["regions"][1]["lagTransactions"].as_u64().unwrap() > 0, "{list}");
+    let loss = region(&server, &["offline", "West US"]);
+    assert_eq!(loss["lostTransactions"], 5, "{loss}");
+    assert_eq!(writer(&server), "North Europe");
+    assert_eq!(
+        count_at(endpoint(&server, "West US")),
+        0,
+        "a region that is offline serves nothing"
+    );
+    for to in ["North Europe", "Southeast Asia"] {
+        region(&server, &["resume", "West US", to]);
+    }
+    region(&server, &["online", "West US"]);
+    assert!(until(|| count_at(endpoint(&server, "West US")) == 10));
+    let table = succeed(&["region", "list", "--endpoint", server.endpoint()]);
+    assert_eq!(table.lines().count(), 4, "{table}");
+}
+
+#[test]
+fn a_region_that_is_stopped_answers_503_until_it_is_started() {
+    let server = Server::start(&["--regions", NAMES]);
+    import(&server, &lines(0..3));
+    let asia = endpoint(&server, "Southeast Asia");
+    assert!(until(|| count_at(asia) == 3));
+    region(&server, &["stop", "Southeast Asia"]);
+    let refusal = fail(&["export", "db", "c", "--endpoint", asia]);
+    assert!(refusal.contains("not available"), "{refusal}");
+    region(&server, &["start", "Southeast Asia"]);
+    assert_eq!(count_at(asia), 3);
+}
+
+#[test]
+fn unknown_regions_and_links_are_refused() {
+    let server = Server::start(&["--regions", "A,B"]);
+    for arguments in [
+        &["failover", "Nowhere"][..],
+        &["link", "A", "A"],
+        &["offline", "Nowhere"],
+    ] {
+        let all = [&["region"], arguments, &["--endpoint", server.endpoint()]].concat();
+        fail(&all);
+    }
+    let single = Server::start(&[]);
+    assert_eq!(writer(&single), "West US");
+    let refusal = fail(&["region", "failover", "North Europe", "--endpoint", single.endpoint()]);
+    assert!(refusal.contains("one region"), "{refusal}");
+}
