@@ -1,6 +1,8 @@
 //! What can be asked of a node, and what it answers. The gateway speaks HTTP on one side and these types on the other;
 //! nothing here knows a header, a path or an envelope.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json::{Parsed, Value};
@@ -8,6 +10,7 @@ use orrery_model::offer::{Migration, Throughput};
 use orrery_model::patch::Patch;
 use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken};
 pub use orrery_partition::history::ChangeKind;
+pub use orrery_query::index::IndexUse;
 
 /// A request whose sender is known.
 #[derive(Clone, Debug)]
@@ -92,6 +95,7 @@ pub enum Operation {
         query: QueryText,
         page: Page,
         cross_partition: bool,
+        diagnostics: QueryDiagnostics,
     },
     /// How a client should run a query over several partitions.
     QueryPlan {
@@ -160,6 +164,13 @@ pub enum MetadataVerb {
         query: QueryText,
         page: Page,
     },
+}
+
+/// What a client wants to know about how its query ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryDiagnostics {
+    pub metrics: bool,
+    pub index_use: bool,
 }
 
 /// An item by its id, or by its resource id.
@@ -400,8 +411,26 @@ pub struct Facts {
     pub index_progress: Option<u8>,
     /// Container reads: items and kilobytes held.
     pub usage: Option<Usage>,
+    /// Queries: what making the page took, if the client asked.
+    pub query_metrics: Option<QueryMetrics>,
+    /// First pages of queries: which indexes there are for it, if the client asked.
+    pub index_use: Option<IndexUse>,
     /// Offer operations: least throughput the resource may have.
     pub min_throughput: Option<u32>,
+}
+
+/// What making a page of a query took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryMetrics {
+    pub n_items_read: u64,
+    pub bytes_read: usize,
+    pub n_rows: u64,
+    pub bytes_given: usize,
+    /// Parsing and planning.
+    pub prepare: Duration,
+    pub index_lookup: Duration,
+    /// Reading items and making rows.
+    pub execute: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

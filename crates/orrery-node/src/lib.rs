@@ -29,6 +29,7 @@ mod purge;
 mod query;
 mod ranges;
 mod recovery;
+mod reindex;
 mod reshard;
 mod scripts;
 mod snapshots;

@@ -11,7 +11,7 @@ use orrery_partition::decide::unreadable;
 use orrery_partition::project::Projector;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Health, Log, LogInfo, Project as _, Role, Staged, Store};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::account::{Account, AccountKeys, KeyKind, Secret};
@@ -24,11 +24,11 @@ use crate::events::Events;
 use crate::geo::duty::{Duty, Promise};
 use crate::meters::Meters;
 use crate::partition::{Commitment, Partition};
-use crate::query::{self, ItemQuery, QueryLoad};
+use crate::query::{self, ItemQuery, QueryCache, QueryLoad};
 use crate::tasks::Tasks;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
-use crate::{authorize, batch, change_feed, feed, items, metadata, purge, ranges, recovery, reshard};
+use crate::{authorize, batch, change_feed, feed, items, metadata, purge, ranges, recovery, reindex, reshard};
 
 /// What a node is told when it starts. Plain values; parts with behaviour are arguments of [`Node::start`].
 #[derive(Clone, Debug)]
@@ -66,6 +66,9 @@ pub struct Node {
     pub(crate) duty: Arc<Duty>,
     /// As clients see it now: regions come, go and change places.
     account: RwLock<Arc<Account>>,
+    pub(crate) query_cache: QueryCache,
+    /// Wakes who applies changed indexing policies.
+    pub(crate) policy_changed: Notify,
     keys: RwLock<Arc<AccountKeys>>,
     partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
 }
@@ -117,6 +120,8 @@ impl Node {
             duty: Arc::new(duty),
             keys: RwLock::new(Arc::new(keys)),
             partitions: RwLock::default(),
+            policy_changed: Notify::new(),
+            query_cache: QueryCache::default(),
         });
         node.open_all().await?;
         if node.duty.writes() {
@@ -124,6 +129,7 @@ impl Node {
         }
         node.drop_strangers().await?;
         node.tasks.spawn(purge::run(Arc::downgrade(&node)));
+        node.tasks.spawn(reindex::run(Arc::downgrade(&node)));
         node.tasks.spawn(recovery::run(Arc::downgrade(&node)));
         Ok(node)
     }
@@ -172,6 +178,7 @@ impl Node {
                 query,
                 page,
                 cross_partition,
+                diagnostics,
             } => {
                 self.meters.queries.add(1);
                 let request = ItemQuery {
@@ -180,6 +187,7 @@ impl Node {
                     query,
                     page,
                     cross_partition,
+                    diagnostics,
                 };
                 query::items(self, &principal, &options, request).await
             }

@@ -1,6 +1,7 @@
 //! What planning needs to know about a container beyond its items.
 
 use orrery_model::Value;
+use orrery_model::container::index_rules::IndexRules;
 use orrery_model::json::Object;
 use orrery_model::key::PropertyPath;
 
@@ -21,6 +22,8 @@ pub struct Definition {
     pub(crate) languages: Vec<(Vec<String>, String)>,
     /// `None` where ORDER BY needs no index, as on metadata feeds.
     pub(crate) composite_indexes: Option<Vec<CompositeIndex>>,
+    /// What is indexed; `None` where that does not matter.
+    pub(crate) index_rules: Option<IndexRules>,
 }
 
 /// The paths of a composite index and their directions.
@@ -64,6 +67,12 @@ impl Definition {
             languages: entries(full_text.and_then(|policy| policy.get("fullTextPaths")))
                 .filter_map(language)
                 .collect(),
+            index_rules: Some(
+                fields
+                    .get("indexingPolicy")
+                    .and_then(Value::as_object)
+                    .map_or_else(|| IndexRules::of(&Object::new()), IndexRules::of),
+            ),
             composite_indexes: Some(
                 entries(
                     fields
@@ -79,6 +88,7 @@ impl Definition {
     /// The same definition with ORDER BY on any combination of paths allowed.
     pub fn without_index_requirements(mut self) -> Definition {
         self.composite_indexes = None;
+        self.index_rules = None;
         self
     }
 }

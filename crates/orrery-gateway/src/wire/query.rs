@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use orrery_model::json::{Object, Value};
 use orrery_model::{Error, Result};
-use orrery_node::api::{ContainerRef, Operation, QueryText};
+use orrery_node::api::{ContainerRef, Operation, QueryDiagnostics, QueryText};
 
 use super::headers::names;
 use super::item;
@@ -32,10 +32,18 @@ pub(super) fn decode_query(container: ContainerRef, call: Call<'_>) -> Result<Me
         query: parse_query(&call.body)?,
         page: call.headers.page()?,
         cross_partition: call.headers.flag(&names::CROSS_PARTITION),
+        diagnostics: QueryDiagnostics {
+            metrics: call.headers.flag(&names::POPULATE_QUERY_METRICS),
+            index_use: call.headers.flag(&names::POPULATE_INDEX_METRICS)
+                || call.headers.flag(&names::POPULATE_INDEX_METRICS_V2),
+        },
+    };
+    let form = ReplyForm::Query {
+        compact_index_use: call.headers.flag(&names::POPULATE_INDEX_METRICS_V2),
     };
     Ok(Meaning {
         operation,
-        form: ReplyForm::Query,
+        form,
         name: "query_items",
     })
 }

@@ -43,7 +43,10 @@ pub enum ReplyForm {
         hybrid_row: bool,
     },
     Feed,
-    Query,
+    /// Rows. How the indexes used are told, if the client asked, has two forms.
+    Query {
+        compact_index_use: bool,
+    },
     Plan,
     /// Changes, each wrapped with its metadata if the client asked for that.
     ChangeFeed {

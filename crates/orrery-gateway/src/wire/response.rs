@@ -13,6 +13,7 @@ use super::headers::names;
 use super::request::ReplyForm;
 use super::{batch, change_feed, feed};
 
+mod diagnostics;
 mod facts;
 
 /// What answering a request needs to know about it.
@@ -108,7 +109,7 @@ fn page(meta: &RequestMeta, headers: &mut HeaderMap, mut page: Feed) -> Result<B
     if let Some(etag) = page.etag.take() {
         insert_etag(headers, etag);
     }
-    if meta.form == ReplyForm::Query {
+    if matches!(meta.form, ReplyForm::Query { .. }) {
         headers.insert(
             names::QUERY_EXECUTION_INFO,
             HeaderValue::from_static(QUERY_EXECUTION_INFO),
@@ -154,7 +155,7 @@ fn error_body(meta: &RequestMeta, error: &Error) -> Bytes {
     body.extend_from_slice(b"\",\"message\":");
     json::print_string(&message, &mut body);
     // JavaScript turns to its query plan only if this member is there.
-    if meta.form == ReplyForm::Query && error.status() == Status::CROSS_PARTITION_QUERY {
+    if matches!(meta.form, ReplyForm::Query { .. }) && error.status() == Status::CROSS_PARTITION_QUERY {
         body.extend_from_slice(b",\"additionalErrorInfo\":\"The query needs a query plan.\"");
     }
     body.push(b'}');

@@ -16,6 +16,7 @@ use crate::authorize;
 use crate::catalogue::{Catalogue, ResourceRecord, owner_not_found};
 use crate::items::finish;
 use crate::node::Node;
+use crate::reindex;
 
 pub mod body;
 mod create;
@@ -162,7 +163,7 @@ fn read(
     }
     let (rid, record) = find(&node.control.catalogue(), kind, path, target)?;
     if kind == ResourceKind::Container {
-        facts.index_progress = Some(100);
+        facts.index_progress = reindex::progress(node, &rid);
         facts.usage = usage::of_container(node, &rid);
         facts.container = node
             .control

@@ -78,5 +78,6 @@ async fn redefine(node: &Arc<Node>, rid: &orrery_model::ResourceId) -> Result<()
             learned => drop(learned?),
         }
     }
+    node.policy_changed.notify_one();
     Ok(())
 }

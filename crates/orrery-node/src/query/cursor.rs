@@ -1,4 +1,5 @@
-//! The items of a target, partition after partition, a bounded number fetched at a time.
+//! The items of a target in the order of their keys, partition after partition: all of them, or those that the index says
+//! can pass the filter.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -8,15 +9,18 @@ use bytes::Bytes;
 use orrery_model::{EpkRange, Error, Result, Status, Timestamp};
 use orrery_partition::decide::unreadable;
 use orrery_partition::expiry::is_expired;
+use orrery_partition::index::{Access, EFFORT, Scope};
 use orrery_partition::keys::{self, EpkForm};
 use orrery_partition::storage::Snapshot;
 use orrery_partition::stored::StoredItem;
+use orrery_query::index::Condition;
 use orrery_query::run::{Content, Cursor, Item};
 
 use crate::catalogue::ContainerEntry;
 use crate::continuation::Continuation;
 
-/// Entries fetched at a time.
+/// Entries fetched at first, and later at a time: a query that wants few items should not pay for many.
+const CHUNK_FIRST: usize = 8;
 const CHUNK: usize = 128;
 
 /// A part of the target that lies in one partition.
@@ -24,16 +28,30 @@ const CHUNK: usize = 128;
 pub struct Part {
     pub snapshot: Arc<dyn Snapshot>,
     pub range: EpkRange,
+    /// How its items are found, once that is decided.
+    pub access: Option<Access>,
+}
+
+impl Part {
+    pub fn scope(&self, form: EpkForm) -> Scope<'_> {
+        Scope {
+            view: &*self.snapshot,
+            form,
+            range: &self.range,
+        }
+    }
 }
 
 pub struct ItemCursor<'a> {
     container: &'a ContainerEntry,
+    condition: &'a Condition,
     form: EpkForm,
     now: Timestamp,
     parts: VecDeque<Part>,
     /// Where the current part goes on.
     from: Bound<Bytes>,
     fetched: VecDeque<(Bytes, Bytes)>,
+    chunk: usize,
     current: Bytes,
     last: Option<Bytes>,
     pub bytes_read: usize,
@@ -43,6 +61,7 @@ impl<'a> ItemCursor<'a> {
     /// Begins at `start`, itself included when `inclusive`, or at the beginning.
     pub fn new(
         container: &'a ContainerEntry,
+        condition: &'a Condition,
         parts: Vec<Part>,
         start: Option<Continuation>,
         inclusive: bool,
@@ -64,11 +83,13 @@ impl<'a> ItemCursor<'a> {
         }
         ItemCursor {
             container,
+            condition,
             form,
             now,
             parts,
             from,
             fetched: VecDeque::new(),
+            chunk: CHUNK_FIRST,
             current: Bytes::new(),
             last: None,
             bytes_read: 0,
@@ -82,26 +103,71 @@ impl<'a> ItemCursor<'a> {
     }
 
     fn fetch(&mut self) -> Result<bool> {
-        while let Some(part) = self.parts.front() {
-            let first = keys::items_from(self.form, &part.range.min);
-            let from = match &self.from {
-                Bound::Included(key) if *key >= first => Bound::Included(key.as_ref()),
-                Bound::Excluded(key) if *key >= first => Bound::Excluded(key.as_ref()),
-                _ => Bound::Included(first.as_ref()),
+        while let Some(part) = self.parts.front_mut() {
+            let access = match part.access.take() {
+                Some(access) => access,
+                None => Access::choose(part.scope(self.form), self.condition, EFFORT).map_err(unreadable)?,
             };
-            let to = keys::items_from(self.form, &part.range.max);
-            for entry in part.snapshot.scan(from, Bound::Excluded(&to), false).take(CHUNK) {
-                self.fetched.push_back(entry.map_err(unreadable)?);
+            let from = self.from.as_ref().map(Bytes::as_ref);
+            let next = match &access {
+                Access::Scan => scan(part, self.form, from, self.chunk, &mut self.fetched)?,
+                found => fetch_found(part, found, self.form, from, self.chunk, &mut self.fetched)?,
+            };
+            part.access = Some(access);
+            match next {
+                Some(last) => self.from = Bound::Excluded(last),
+                None => {
+                    self.parts.pop_front();
+                    self.from = Bound::Unbounded;
+                }
             }
-            if let Some((key, _)) = self.fetched.back() {
-                self.from = Bound::Excluded(key.clone());
+            if !self.fetched.is_empty() {
+                self.chunk = (self.chunk * 2).min(CHUNK);
                 return Ok(true);
             }
-            self.parts.pop_front();
-            self.from = Bound::Unbounded;
         }
         Ok(false)
     }
+}
+
+/// Reads the next items of a part; answers the last key, `None` at the end.
+fn scan(
+    part: &Part,
+    form: EpkForm,
+    from: Bound<&[u8]>,
+    limit: usize,
+    out: &mut VecDeque<(Bytes, Bytes)>,
+) -> Result<Option<Bytes>> {
+    let first = keys::items_from(form, &part.range.min);
+    let from = match from {
+        Bound::Included(key) | Bound::Excluded(key) if *key < *first => Bound::Included(first.as_ref()),
+        Bound::Unbounded => Bound::Included(first.as_ref()),
+        from => from,
+    };
+    let to = keys::items_from(form, &part.range.max);
+    for entry in part.snapshot.scan(from, Bound::Excluded(&to), false).take(limit) {
+        out.push_back(entry.map_err(unreadable)?);
+    }
+    Ok(out.back().map(|(key, _)| key.clone()))
+}
+
+/// Reads the next items that an index led to; answers the last key, `None` at the end.
+fn fetch_found(
+    part: &Part,
+    access: &Access,
+    form: EpkForm,
+    from: Bound<&[u8]>,
+    limit: usize,
+    out: &mut VecDeque<(Bytes, Bytes)>,
+) -> Result<Option<Bytes>> {
+    let keys = access.keys(part.scope(form), from, limit).map_err(unreadable)?;
+    let last = keys.last().cloned();
+    for key in keys {
+        if let Some(value) = part.snapshot.get(&key).map_err(unreadable)? {
+            out.push_back((key, value));
+        }
+    }
+    Ok(last)
 }
 
 impl Cursor for ItemCursor<'_> {

@@ -1,36 +1,43 @@
 //! Queries: over the items of a container, page by page, and over resources of the catalogue, which are few and at hand.
 //!
-//! An item query reads the partitions of its target one after the other, in the order of EPKs, on a thread meant for
-//! blocking work and within a budget of time, memory and rows. A query whose rows come out in the order of the items goes on
-//! where its last page stopped; any other is computed again for each page and skips what it has given.
+//! An item query finds its items through the index or reads all of its target ([`page`]), on a thread meant for blocking work
+//! unless there are few. A query whose rows come out in the order of the items goes on where its last page stopped, one that
+//! is sorted by an index too; any other is computed again for each page and skips what it has given.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bytes::Bytes;
 use orrery_model::json::Value;
 use orrery_model::{Charge, Error, PartitionKey, ResourceId, Result, Status, Timestamp};
-use orrery_query::plan::{Features, Plan, plan, query_plan};
-use orrery_query::run::{Budget, Pace, PageLimits, Progress, Resume, Row};
+use orrery_query::index::IndexUse;
+use orrery_query::plan::{Features, query_plan};
+use orrery_query::run::{PageLimits, Resume};
 use orrery_query::{Context, Definition, Parameters, Query, evaluate_list};
 
 use crate::api::{
-    ContainerRef, Facts, Failure, Feed, FeedOf, FeedTarget, Options, Outcome, Page, Principal, QueryText, Reply,
+    ContainerRef, Facts, Failure, Feed, FeedOf, FeedTarget, Options, Outcome, Page, Principal, QueryDiagnostics,
+    QueryMetrics, QueryText, Reply,
 };
 use crate::authorize;
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::feed::{blocking, target_range};
 use crate::items::{find_container, finish, item_number};
 use crate::node::Node;
-use crate::scripts::{Calls, Scripts};
+use crate::scripts::Scripts;
 
+mod cache;
 mod cursor;
 mod load;
+mod ordered;
+mod page;
+mod prepared;
 mod token;
 
-use cursor::{ItemCursor, Part};
-use load::Admission;
+pub use cache::QueryCache;
+use cursor::Part;
 pub use load::QueryLoad;
+use page::PageWork;
+use prepared::Prepared;
 use token::QueryContinuation;
 
 /// Rows of a page when the client does not say, and at most.
@@ -39,11 +46,6 @@ const PAGE_ROWS_MAX: usize = 10_000;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What sorting, grouping and removing duplicates may hold.
 const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// A page that can be continued ends after this long; one that cannot goes on until its query has no time left.
-const PAGE_TIME: Duration = Duration::from_secs(4);
-/// From here on a query counts as heavy, and waits this long until it may go on as one.
-const LIGHT_TIME: Duration = Duration::from_millis(50);
-const HEAVY_WAIT: Duration = Duration::from_secs(10);
 /// Longer texts take so long to plan that the reactor should not do it.
 const QUICK_TEXT_BYTES: usize = 8 * 1024;
 /// How often a query begins again because partitions changed under it.
@@ -68,6 +70,7 @@ pub struct ItemQuery {
     pub query: QueryText,
     pub page: Page,
     pub cross_partition: bool,
+    pub diagnostics: QueryDiagnostics,
 }
 
 /// One page of a query over items.
@@ -110,6 +113,7 @@ async fn page_of_items(
         query,
         page,
         cross_partition,
+        diagnostics,
         ..
     } = request;
     let range = target_range(container, target)?;
@@ -122,12 +126,13 @@ async fn page_of_items(
              specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
         ));
     }
-    let plan = prepare(container, query, |parsed, container, parameters| {
-        let definition = Definition::of_container(container.definition.fields())?;
-        Ok(plan(parsed, &definition, parameters)?)
-    });
-    let plan = plan.await?;
-    let scripts = Scripts::find(&node.control.catalogue(), container, plan.user_functions());
+    let started = Instant::now();
+    let prepared = prepare(node, container, query, Prepared::new).await?;
+    let prepare_time = started.elapsed();
+    if diagnostics.index_use && page.continuation.is_none() {
+        facts.index_use = Some(IndexUse::of(&prepared.plan, container.definition.index_rules()));
+    }
+    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions());
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in &ranges {
         let partition = node.partition(entry)?;
@@ -141,7 +146,11 @@ async fn page_of_items(
         if let Some(part) = range.intersection(&entry.range) {
             let snapshot = partition.snapshot()?;
             node.confirm(options, &partition, snapshot.position().lsn).await?;
-            parts.push(Part { snapshot, range: part });
+            parts.push(Part {
+                snapshot,
+                range: part,
+                access: None,
+            });
         }
     }
     let secret = node.keys().internal.clone();
@@ -152,20 +161,27 @@ async fn page_of_items(
         (None, Some(filter)) => Some(resumed_by_client(container, filter)?),
         (None, None) => None,
     };
-    let admission = node.query_load.admit().await?;
-    let work = PageWork {
-        admission,
+    let mut admission = node.query_load.admit().await?;
+    let mut work = PageWork {
         time_max: node.settings.query_time_max,
         container: Arc::clone(container),
-        plan,
+        prepared,
         scripts,
         parts,
         after,
         limits: limits(page),
         now: node.now(),
     };
-    let done = blocking(move || work.run()).await?;
+    // Handing work to another thread and back costs more than reading a few items.
+    let done = match work.is_small()? {
+        true => work.run(&mut admission)?,
+        false => blocking(move || work.run(&mut admission)).await?,
+    };
     facts.charge = done.charge;
+    facts.query_metrics = diagnostics.metrics.then_some(QueryMetrics {
+        prepare: prepare_time,
+        ..done.metrics
+    });
     for entry in &ranges {
         node.partition(entry)?
             .throttle
@@ -190,15 +206,22 @@ async fn page_of_items(
 
 /// Parses a query and makes something of it.
 async fn prepare<T: Send + 'static>(
+    node: &Node,
     container: &Arc<ContainerEntry>,
     query: &QueryText,
-    make: impl FnOnce(&Query, &ContainerEntry, &Parameters) -> Result<T> + Send + 'static,
+    make: impl FnOnce(&Query, &ContainerEntry, &Definition, &Parameters) -> Result<T> + Send + 'static,
 ) -> Result<T> {
+    let definition = node.query_cache.definition(container)?;
     if query.text.len() <= QUICK_TEXT_BYTES {
-        return make(&Query::parse(&query.text)?, container, &parameters(&query.parameters)?);
+        let parsed = node.query_cache.query(&query.text)?;
+        return make(&parsed, container, &definition, &parameters(&query.parameters)?);
     }
     let (container, query) = (Arc::clone(container), query.clone());
-    blocking(move || make(&Query::parse(&query.text)?, &container, &parameters(&query.parameters)?)).await
+    let work = move || {
+        let parsed = Query::parse(&query.text)?;
+        make(&parsed, &container, &definition, &parameters(&query.parameters)?)
+    };
+    blocking(work).await
 }
 
 /// Where a client that keeps the last sort values itself wants a sorted query to go on.
@@ -221,97 +244,6 @@ fn limits(page: &Page) -> PageLimits {
     }
 }
 
-/// Everything one page needs, to be taken to another thread.
-struct PageWork {
-    admission: Admission,
-    time_max: Duration,
-    container: Arc<ContainerEntry>,
-    plan: Plan,
-    scripts: Scripts,
-    parts: Vec<Part>,
-    after: Option<QueryContinuation>,
-    limits: PageLimits,
-    now: Timestamp,
-}
-
-struct PageDone {
-    rows: Vec<Bytes>,
-    after: Option<QueryContinuation>,
-    charge: Charge,
-}
-
-impl PageWork {
-    fn run(self) -> Result<PageDone> {
-        let streaming = self.plan.is_streaming();
-        let resume = self.after.as_ref().map(|after| &after.resume);
-        let mut start = self
-            .after
-            .as_ref()
-            .filter(|_| streaming)
-            .and_then(|after| after.last.clone());
-        let inclusive = resume.is_some_and(Resume::repeats_item);
-        let mut cursor = ItemCursor::new(&self.container, self.parts, start.take(), inclusive, self.now);
-        let mut budget = TimeBudget {
-            started: Instant::now(),
-            time_max: self.time_max,
-            admission: self.admission,
-            streaming,
-            items_seen: 0,
-        };
-        let calls = Calls::new(self.scripts, self.time_max);
-        let context = Context {
-            functions: Some(&calls),
-            ..context(self.now)
-        };
-        let page = orrery_query::run::run(&self.plan, &mut cursor, &context, self.limits, resume, &mut budget)?;
-        let rows: Vec<Bytes> = page.rows.into_iter().map(Row::into_text).collect();
-        let charge = Charge::query(cursor.bytes_read, page.progress.items_read, rows.len());
-        let last = cursor
-            .last()
-            .or_else(|| self.after.as_ref().and_then(|after| after.last.clone()));
-        let after = page.resume.map(|resume| QueryContinuation {
-            resume,
-            last: last.filter(|_| streaming),
-        });
-        Ok(PageDone { rows, after, charge })
-    }
-}
-
-/// Ends pages in time.
-struct TimeBudget {
-    started: Instant,
-    time_max: Duration,
-    admission: Admission,
-    streaming: bool,
-    items_seen: u64,
-}
-
-impl Budget for TimeBudget {
-    fn check(&mut self, progress: &Progress) -> Result<Pace> {
-        // Looking at the clock for every item would cost more than the item. A question within one item means much work.
-        let within_item = std::mem::replace(&mut self.items_seen, progress.items_read) == progress.items_read;
-        if !within_item && !progress.items_read.is_multiple_of(8) {
-            return Ok(Pace::GoOn);
-        }
-        self.admission.hold(progress.memory_bytes)?;
-        let elapsed = self.started.elapsed();
-        if elapsed > self.time_max {
-            return Err(Error::new(Status::REQUEST_TIMEOUT, "The query takes too long."));
-        }
-        if elapsed > LIGHT_TIME && !self.admission.is_heavy() && !self.admission.try_become_heavy() {
-            if self.streaming && !within_item {
-                return Ok(Pace::Pause);
-            }
-            self.admission.become_heavy(HEAVY_WAIT)?;
-        }
-        Ok(if self.streaming && elapsed > PAGE_TIME {
-            Pace::Pause
-        } else {
-            Pace::GoOn
-        })
-    }
-}
-
 /// How a client should run a query over several partitions.
 pub async fn plan_for_client(
     node: &Node,
@@ -330,11 +262,15 @@ pub async fn plan_for_client(
         ..Facts::default()
     };
     let features = Features::parse(&features.join(","));
-    let planned = prepare(&container, query, move |parsed, container, parameters| {
-        let definition = Definition::of_container(container.definition.fields())?;
-        let key = container.definition.partition_key();
-        Ok(query_plan(parsed, &definition, key, parameters, &features)?.to_json())
-    });
+    let planned = prepare(
+        node,
+        &container,
+        query,
+        move |parsed, container, definition, parameters| {
+            let key = container.definition.partition_key();
+            Ok(query_plan(parsed, definition, key, parameters, &features)?.to_json())
+        },
+    );
     finish(planned.await.map(Outcome::Plan), facts)
 }
 

@@ -9,6 +9,7 @@ mod basics;
 mod expiry;
 mod feed;
 mod functions;
+mod indexing;
 mod paging;
 mod races;
 mod regions;

@@ -55,6 +55,15 @@ impl Condition {
         *self == Condition::Any
     }
 
+    /// Whether items without some path are asked for.
+    pub fn has_lacks(&self) -> bool {
+        match self {
+            Condition::Lacks(_) => true,
+            Condition::All(parts) | Condition::OneOf(parts) => parts.iter().any(Condition::has_lacks),
+            _ => false,
+        }
+    }
+
     /// Ranges in it.
     pub fn ranges(&self) -> Vec<&TermRange> {
         match self {

@@ -11,6 +11,7 @@ mod encode;
 mod order;
 mod path;
 mod range;
+mod report;
 mod terms;
 
 pub use condition::{Condition, covers};
@@ -18,4 +19,5 @@ pub use encode::{Code, read_code, successor};
 pub use order::{IndexOrder, OrderSource};
 pub use path::{PathHash, Segment, TermPath};
 pub use range::TermRange;
+pub use report::IndexUse;
 pub use terms::{Terms, composite_hash};

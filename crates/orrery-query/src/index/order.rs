@@ -67,6 +67,12 @@ impl IndexOrder {
         }
     }
 
+    /// The paths of the index with their directions in it.
+    pub(super) fn specs(&self) -> Vec<String> {
+        let spec = |(path, inverted): &(TermPath, bool)| format!("{path} {}", if *inverted { "DESC" } else { "ASC" });
+        self.parts.iter().map(spec).collect()
+    }
+
     /// The code of an item's values, as its entry must have it.
     pub fn code(&self, item: &Value) -> Vec<u8> {
         let mut out = Vec::new();

@@ -17,6 +17,7 @@ mod rank;
 mod scope;
 mod select;
 mod similarity;
+mod simple;
 
 pub(crate) use expr::{Block, Collection, Expr, Grouping, Source, Step};
 pub(crate) use expressions::negated;
@@ -83,6 +84,11 @@ impl Plan {
     /// Names of the user-defined functions that the query calls.
     pub fn user_functions(&self) -> impl Iterator<Item = &str> {
         self.user_functions.iter().map(String::as_str)
+    }
+
+    /// Rows of the whole result at most, those that OFFSET skips included.
+    pub fn rows_at_most(&self) -> Option<u64> {
+        self.window.count.map(|count| count.saturating_add(self.window.offset))
     }
 
     /// Whether the query reads items at all.

@@ -1,10 +1,12 @@
 //! ORDER BY: which expressions can be sorted by, and how.
 
+use orrery_model::container::index_rules::IndexRules;
+
 use super::compiler::Compiler;
 use super::expr::{Expr, Step};
 use super::rank::Ranking;
 use super::scope::Place;
-use crate::definition::CompositeIndex;
+use crate::definition::{CompositeIndex, ComputedProperty};
 use crate::error::QueryError;
 use crate::functions::vector::Distance;
 use crate::parse::ast::{self, Direction, ExprKind, OrderBy, Statement};
@@ -107,6 +109,14 @@ impl Compiler<'_> {
             ));
             return;
         }
+        if let ([place], Some(rules)) = (places, &self.definition.index_rules) {
+            if is_excluded(place, rules, &self.definition.computed) {
+                self.refuse(QueryError::plain(
+                    "The index path corresponding to the specified order-by item is excluded.",
+                ));
+            }
+            return;
+        }
         if places.len() < 2 {
             return;
         }
@@ -130,6 +140,18 @@ impl Compiler<'_> {
             ));
         }
     }
+}
+
+/// Whether the policy keeps a path out of the index. What the service writes itself, computed properties and elements of
+/// arrays are sorted without one.
+fn is_excluded(place: &Place, rules: &IndexRules, computed: &[ComputedProperty]) -> bool {
+    let Some(names) = names(place) else { return false };
+    let Some(first) = names.first() else { return false };
+    if IndexRules::is_system_property(first) || computed.iter().any(|property| property.name == *first) {
+        return false;
+    }
+    let place = names.iter().fold(rules.root(), |place, name| place.member(name));
+    !place.is_indexed()
 }
 
 fn names(place: &Place) -> Option<Vec<String>> {

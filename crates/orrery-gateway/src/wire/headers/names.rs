@@ -60,6 +60,9 @@ names! {
     IS_QUERY_PLAN = "x-ms-cosmos-is-query-plan-request";
     SUPPORTED_QUERY_FEATURES = "x-ms-cosmos-supported-query-features";
     CROSS_PARTITION = "x-ms-documentdb-query-enablecrosspartition";
+    POPULATE_QUERY_METRICS = "x-ms-documentdb-populatequerymetrics";
+    POPULATE_INDEX_METRICS = "x-ms-cosmos-populateindexmetrics";
+    POPULATE_INDEX_METRICS_V2 = "x-ms-cosmos-populateindexmetrics-v2";
 }
 
 // Change feeds, beyond what the service offers.
@@ -107,6 +110,8 @@ names! {
 names! {
     ITEM_COUNT = "x-ms-item-count";
     QUERY_EXECUTION_INFO = "x-ms-cosmos-query-execution-info";
+    QUERY_METRICS = "x-ms-documentdb-query-metrics";
+    INDEX_UTILIZATION = "x-ms-cosmos-index-utilization";
     INDEX_PROGRESS = "x-ms-documentdb-collection-index-transformation-progress";
     RESOURCE_QUOTA = "x-ms-resource-quota";
     RESOURCE_USAGE = "x-ms-resource-usage";

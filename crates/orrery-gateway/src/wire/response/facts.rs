@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use orrery_model::{Charge, Lsn, ResourceId};
 use orrery_node::api::{ContainerFacts, Facts, PartitionFacts, Usage};
 
-use super::header_text;
+use super::{diagnostics, header_text};
 use crate::wire::headers::names;
 use crate::wire::request::ReplyForm;
 
@@ -30,6 +30,7 @@ pub(super) fn insert(headers: &mut HeaderMap, facts: &Facts, form: &ReplyForm) {
         headers.insert(names::RESOURCE_QUOTA, HeaderValue::from_static(QUOTA));
         insert_usage(headers, usage);
     }
+    diagnostics::insert(headers, facts, form);
     if let Some(units) = facts.min_throughput {
         headers.insert(names::MIN_THROUGHPUT, HeaderValue::from(units));
         // A change of throughput is in force as soon as it is answered.

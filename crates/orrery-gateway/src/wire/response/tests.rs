@@ -161,7 +161,12 @@ fn page(continuation: Option<&str>) -> Outcome {
 
 #[test]
 fn a_page_says_how_many_entries_it_has_and_where_to_go_on() {
-    let response = answer(ReplyForm::Query, page(Some("next")));
+    let response = answer(
+        ReplyForm::Query {
+            compact_index_use: false,
+        },
+        page(Some("next")),
+    );
     assert_eq!(response.status(), 200);
     assert_eq!(header(&response, "x-ms-item-count"), Some("1"));
     assert_eq!(header(&response, "x-ms-continuation"), Some("next"));
@@ -379,7 +384,9 @@ fn a_query_that_needs_a_plan_tells_javascript_so() {
         let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
         body.get("additionalErrorInfo").is_some()
     };
-    assert!(info(ReplyForm::Query));
+    assert!(info(ReplyForm::Query {
+        compact_index_use: false
+    }));
     assert!(!info(ReplyForm::Plan));
 }
 

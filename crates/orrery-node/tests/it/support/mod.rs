@@ -10,8 +10,8 @@ use orrery_model::{PartitionKey, Timestamp};
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{
     BatchOperation, BatchStep, Consistency, ContainerRef, Feed, FeedTarget, ItemBody, ItemOperation, ItemSelector,
-    ItemVerb, MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, QueryText, ResourceKind,
-    Selector, StepResult,
+    ItemVerb, MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, QueryDiagnostics,
+    QueryText, ResourceKind, Selector, StepResult,
 };
 use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
 use orrery_partition::storage::Store;
@@ -153,6 +153,7 @@ impl World {
                 continuation_bytes_max: None,
             },
             cross_partition: true,
+            diagnostics: QueryDiagnostics::default(),
         };
         match self.execute(operation).await?.outcome {
             Outcome::Feed(feed) => Ok(feed),

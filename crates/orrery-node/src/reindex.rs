@@ -1,0 +1,112 @@
+//! Applying a changed indexing policy to the items that are there: small steps, each an entry of the partition's log, so
+//! that writes come in between and a restart goes on where the last step ended. Until a partition is done its queries
+//! scan.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use orrery_model::{Epk, ResourceId, Result};
+use orrery_partition::command::Command;
+use orrery_partition::decide::unreadable;
+use orrery_partition::index::IndexProgress;
+use orrery_partition::keys::{self, EpkForm};
+use orrery_partition::state::PartitionState;
+
+use crate::catalogue::ContainerEntry;
+use crate::node::Node;
+use crate::partition::Partition;
+
+/// Items indexed by one step.
+const STEP_ITEMS: u32 = 200;
+/// How often partitions are looked at without being told: those opened by a split, a restore or a failover.
+const LOOK_AROUND: Duration = Duration::from_secs(2);
+
+pub async fn run(node: Weak<Node>) {
+    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else {
+        return;
+    };
+    tokio::pin!(stopped);
+    loop {
+        let Some(strong) = node.upgrade() else { return };
+        tokio::select! {
+            // All are safe to drop: a step that was sent is decided and answered without us.
+            () = &mut stopped => return,
+            () = round(&strong) => {}
+        }
+        tokio::select! {
+            () = &mut stopped => return,
+            () = strong.policy_changed.notified() => {}
+            () = tokio::time::sleep(LOOK_AROUND) => {}
+        }
+    }
+}
+
+/// Brings every partition's index up to date. A region that follows gets the steps of the one that writes.
+async fn round(node: &Arc<Node>) {
+    if !node.duty.writes() {
+        return;
+    }
+    let containers: Vec<Arc<ContainerEntry>> = node.control.catalogue().containers().cloned().collect();
+    for container in containers {
+        for range in &container.ranges {
+            let Ok(partition) = node.partition(range) else { continue };
+            if let Err(error) = apply(&partition).await {
+                tracing::debug!(%error, "indexing stopped; it is tried again");
+            }
+        }
+    }
+}
+
+async fn apply(partition: &Partition) -> Result<()> {
+    while !state(partition)?.is_none_or(|state| state.index.is_ready() || !state.children.is_empty()) {
+        partition
+            .command(Command::Reindex {
+                n_items_max: STEP_ITEMS,
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+fn state(partition: &Partition) -> Result<Option<PartitionState>> {
+    PartitionState::load(&*partition.snapshot()?).map_err(unreadable)
+}
+
+/// Percent of a container's items that the index knows under the current policy.
+pub fn progress(node: &Node, rid: &ResourceId) -> Option<u8> {
+    let container = node.control.catalogue().container(rid).cloned()?;
+    let form = EpkForm::of(container.definition.partition_key());
+    let (mut done, mut all, mut is_ready) = (0.0, 0.0, true);
+    for range in &container.ranges {
+        let state = state(&*node.partition(range).ok()?).ok()??;
+        // An empty partition counts as well, or an empty container would have nothing to divide by.
+        let weight = state.n_items as f64 + 1.0;
+        all += weight;
+        done += weight * share(&state, form);
+        is_ready &= state.index.is_ready();
+    }
+    let percent = (100.0 * done / all) as u8;
+    Some(if is_ready { 100 } else { percent.min(99) })
+}
+
+/// How much of a partition is indexed. Hashes are spread evenly, so the place reached tells.
+fn share(state: &PartitionState, form: EpkForm) -> f64 {
+    let at = |epk: &Epk| {
+        let mut first = [0; 8];
+        let bytes = epk.as_bytes();
+        let n = bytes.len().min(8);
+        first[..n].copy_from_slice(&bytes[..n]);
+        u64::from_be_bytes(first) as f64
+    };
+    match &state.index {
+        IndexProgress::Ready => 1.0,
+        IndexProgress::Clearing => 0.0,
+        IndexProgress::Building { reached } => match keys::read_item(form, reached) {
+            Some((epk, _)) => {
+                let (min, max) = (at(&state.range.min), at(&state.range.max));
+                ((at(&epk) - min) / (max - min).max(1.0)).clamp(0.0, 1.0)
+            }
+            None => 0.0,
+        },
+    }
+}

@@ -1,0 +1,234 @@
+//! The index as clients notice it: what a query reads, a policy that changes under load, a split.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::etag::Precondition;
+use orrery_model::json;
+use orrery_model::{Charge, Status, Timestamp};
+use orrery_node::api::{
+    FeedTarget, MetadataVerb, Operation, Page, QueryDiagnostics, QueryMetrics, QueryText, ResourceKind,
+};
+use orrery_node::{ManualClock, Node};
+
+use orrery_partition::project::Projector;
+use orrery_partition::storage::Store;
+use orrery_storage::{EmbeddedSettings, EmbeddedStore};
+
+use crate::support::{World, container, named, settings};
+
+const N_ITEMS: usize = 600;
+
+async fn world(policy: &str) -> World {
+    filled(World::new().await, policy).await
+}
+
+async fn filled(world: World, policy: &str) -> World {
+    world.with_container(&format!(r#","indexingPolicy":{policy}"#)).await;
+    for n in 0..N_ITEMS {
+        let body = format!(
+            r#"{{"id":"i{n}","pk":"p{}","n":{n},"even":{},"tag":"t{}"}}"#,
+            n % 7,
+            n % 2 == 0,
+            n % 100
+        );
+        world.create(&format!("p{}", n % 7), &body).await.unwrap();
+    }
+    world
+}
+
+const EVERYTHING: &str = r#"{"includedPaths":[{"path":"/*"}]}"#;
+const ONLY_TAGS: &str = r#"{"includedPaths":[{"path":"/tag/?"}],"excludedPaths":[{"path":"/*"}],
+    "compositeIndexes":[[{"path":"/tag"},{"path":"/n","order":"descending"}]]}"#;
+
+async fn replace_policy(world: &World, policy: &str) {
+    let body = format!(
+        r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"indexingPolicy":{policy}}}"#
+    );
+    let verb = MetadataVerb::Replace {
+        target: named("c"),
+        body: json::parse_value(body.as_bytes()).unwrap(),
+        precondition: Precondition::None,
+        migration: orrery_model::offer::Migration::None,
+    };
+    world
+        .metadata(ResourceKind::Container, vec![named("db")], verb)
+        .await
+        .unwrap();
+}
+
+async fn index_progress(world: &World) -> u8 {
+    let verb = MetadataVerb::Read {
+        target: named("c"),
+        precondition: Precondition::None,
+    };
+    let reply = world
+        .metadata(ResourceKind::Container, vec![named("db")], verb)
+        .await
+        .unwrap();
+    reply.facts.index_progress.unwrap()
+}
+
+/// Waits until the policy has been applied; the percentages seen on the way.
+async fn applied(world: &World) -> Vec<u8> {
+    let mut seen = Vec::new();
+    let done = async {
+        loop {
+            seen.push(index_progress(world).await);
+            if seen.last() == Some(&100) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), done)
+        .await
+        .expect("the policy is applied in the end");
+    seen
+}
+
+/// What a query took.
+async fn metrics(world: &World, sql: &str) -> (QueryMetrics, Charge) {
+    let operation = Operation::Query {
+        container: container(),
+        target: FeedTarget::default(),
+        query: QueryText {
+            text: sql.to_owned(),
+            parameters: Vec::new(),
+            resume_filter: None,
+        },
+        page: Page::default(),
+        cross_partition: true,
+        diagnostics: QueryDiagnostics {
+            metrics: true,
+            index_use: true,
+        },
+    };
+    let reply = world.execute(operation).await.unwrap();
+    (reply.facts.query_metrics.unwrap(), reply.facts.charge)
+}
+
+async fn n_read(world: &World, sql: &str) -> u64 {
+    metrics(world, sql).await.0.n_items_read
+}
+
+#[tokio::test]
+async fn a_query_reads_the_items_it_gives_and_no_others() {
+    let world = world(EVERYTHING).await;
+    for (sql, wanted) in [
+        ("SELECT * FROM c WHERE c.n = 17", 1),
+        ("SELECT * FROM c WHERE c.tag = 't5'", 6),
+        ("SELECT * FROM c WHERE c.n >= 10 AND c.n < 20 AND c.even", 10),
+        ("SELECT VALUE COUNT(1) FROM c WHERE c.tag IN ('t1', 't2')", 12),
+        ("SELECT * FROM c ORDER BY c.n DESC OFFSET 0 LIMIT 5", 5),
+        ("SELECT TOP 5 * FROM c WHERE c.even ORDER BY c.n", 9),
+        ("SELECT * FROM c WHERE c.n = 5000", 0),
+        ("SELECT * FROM c WHERE c.tag || 'x' = 't5x'", N_ITEMS as u64),
+    ] {
+        assert_eq!(n_read(&world, sql).await, wanted, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_reads_more_costs_more() {
+    let world = world(EVERYTHING).await;
+    let (_, one) = metrics(&world, "SELECT * FROM c WHERE c.n = 17").await;
+    let (_, some) = metrics(&world, "SELECT * FROM c WHERE c.tag = 't5'").await;
+    let (_, all) = metrics(&world, "SELECT * FROM c WHERE c.tag || 'x' = 't5x'").await;
+    assert!(one < some && some < all, "{one} {some} {all}");
+}
+
+#[tokio::test]
+async fn a_changed_policy_is_applied_while_queries_and_writes_go_on() {
+    let world = world(EVERYTHING).await;
+    let queries = [
+        "SELECT VALUE c.id FROM c WHERE c.tag = 't5'",
+        "SELECT VALUE c.id FROM c WHERE c.n = 17",
+        "SELECT VALUE c.id FROM c WHERE c.tag = 't7' ORDER BY c.tag",
+    ];
+    let mut wanted = Vec::new();
+    for sql in queries {
+        wanted.push(world.query(sql).await.unwrap());
+    }
+    assert_eq!(index_progress(&world).await, 100);
+    replace_policy(&world, ONLY_TAGS).await;
+    for round in 0.. {
+        for (sql, wanted) in queries.iter().zip(&wanted) {
+            assert_eq!(world.query(sql).await.unwrap(), *wanted, "{sql}");
+        }
+        let id = format!("new{round}");
+        world
+            .create("p1", &format!(r#"{{"id":"{id}","pk":"p1","tag":"fresh"}}"#))
+            .await
+            .unwrap();
+        let fresh = world
+            .query("SELECT VALUE c.id FROM c WHERE c.tag = 'fresh'")
+            .await
+            .unwrap();
+        assert_eq!(fresh.len(), round + 1);
+        if index_progress(&world).await == 100 {
+            break;
+        }
+    }
+    assert_eq!(n_read(&world, queries[0]).await, 6);
+    assert!(
+        n_read(&world, queries[1]).await > N_ITEMS as u64,
+        "numbers are no longer indexed"
+    );
+    let refused = world.query("SELECT * FROM c ORDER BY c.n").await.unwrap_err();
+    assert_eq!(refused.error.status(), Status::BAD_REQUEST);
+    let sorted = "SELECT VALUE c.n FROM c WHERE c.tag = 't5' ORDER BY c.tag, c.n DESC";
+    assert_eq!(
+        world.query(sorted).await.unwrap(),
+        ["505", "405", "305", "205", "105", "5"]
+    );
+}
+
+async fn on_disk(dir: &std::path::Path) -> World {
+    let store: Arc<dyn Store> =
+        EmbeddedStore::open(dir, EmbeddedSettings::default(), Arc::new(Projector::default())).unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
+    let node = Node::start(settings(), Arc::clone(&store), clock.clone())
+        .await
+        .unwrap();
+    World { node, clock, store }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn applying_a_policy_goes_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = filled(on_disk(dir.path()).await, EVERYTHING).await;
+    replace_policy(&world, ONLY_TAGS).await;
+    world.node.stop(Duration::from_secs(10)).await.unwrap();
+    drop(world);
+    let world = on_disk(dir.path()).await;
+    let seen = applied(&world).await;
+    assert!(seen.is_sorted(), "progress never goes back: {seen:?}");
+    assert_eq!(n_read(&world, "SELECT * FROM c WHERE c.tag = 't5'").await, 6);
+    world.node.stop(Duration::from_secs(10)).await.unwrap();
+}
+
+#[tokio::test]
+async fn pages_of_a_sorted_query_follow_one_another_without_gaps() {
+    let world = world(EVERYTHING).await;
+    for (order, reverse) in [("c.tag", false), ("c.n DESC", true), ("c.missing", false)] {
+        let sql = format!("SELECT VALUE c.n FROM c ORDER BY {order}");
+        let (mut found, mut continuation) = (Vec::new(), None);
+        loop {
+            let feed = world.query_page(&sql, 70, continuation).await.unwrap();
+            found.extend(crate::support::texts(&feed));
+            continuation = feed.continuation;
+            if continuation.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found.len(), N_ITEMS, "{sql}");
+        if reverse {
+            let numbers: Vec<usize> = found.iter().map(|text| text.parse().unwrap()).collect();
+            assert!(numbers.is_sorted_by(|a, b| a > b));
+        }
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), N_ITEMS, "{sql} gives every item once");
+    }
+}
