@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use orrery_model::session::SessionProgress;
 use orrery_model::{ContainerDefinition, Epk, Error, Lsn, PartitionId, Result, SessionToken, Status};
 use orrery_partition::command::{Command, StepResult};
@@ -203,6 +204,8 @@ impl Partition {
         let Some(bytes) = snapshot.get(&keys::item(form, epk, number)).map_err(unreadable)? else {
             return Ok(None);
         };
+        // A copy: what the view gives may be a part of a block four times its size, which the cache would keep alive.
+        let bytes = Bytes::copy_from_slice(&bytes);
         let item = Arc::new(StoredItem::decode(&bytes).map_err(unreadable)?);
         self.cache.fill(key, Arc::clone(&item), snapshot.position().lsn);
         Ok(Some(item))

@@ -28,7 +28,7 @@ const SETTINGS: [(&str, &str, &str); 15] = [
         "URL that clients are told to use, instead of the one they called",
     ),
     ("allow-plain-http", "false", "speak plain HTTP beyond loopback"),
-    ("cache-mb", "32", "memory for hot items, in MiB"),
+    ("cache-mb", "128", "memory that hot items may take, in MiB"),
     ("consistency", "Session", "default consistency level of the account"),
     ("data-dir", "./orrery-data", "where everything is kept"),
     (

@@ -25,7 +25,7 @@ pub struct EmbeddedSettings {
 impl Default for EmbeddedSettings {
     fn default() -> EmbeddedSettings {
         EmbeddedSettings {
-            cache: ViewCache::new(16 << 20),
+            cache: ViewCache::new(32 << 20),
             write_buffer_bytes: 8 << 20,
             segment_bytes: 8 << 20,
             replay_bytes_max: 64 << 20,

@@ -15,7 +15,7 @@ use std::{fmt, io};
 use bytes::{BufMut, Bytes, BytesMut};
 use lsm_tree::compaction::Leveled;
 use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
-use lsm_tree::config::CompressionPolicy;
+use lsm_tree::config::{CompressionPolicy, PinningPolicy};
 use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType};
 use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{Result, StorageError};
@@ -110,6 +110,8 @@ impl ViewStore {
                 CompressionType::None,
                 CompressionType::Lz4,
             ]))
+            .index_block_pinning_policy(pinned_levels())
+            .filter_block_pinning_policy(pinned_levels())
             .with_compaction_filter_factory(Some(Arc::new(merging.clone())))
             .open()
             .map_err(|error| damaged("open the view", &error))?;
@@ -290,6 +292,12 @@ impl ViewStore {
     fn lock(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Levels whose indexes and filters stay in memory: a lookup goes through all of them, and where they had to compete with data
+/// for the cache, point reads grew dearer with the number of items. Deeper levels partition both and keep only the top.
+fn pinned_levels() -> PinningPolicy {
+    PinningPolicy::new([true, true, true, false])
 }
 
 /// Lets a merge of many tables be given up, by failing where the tree would let us drop entries.
