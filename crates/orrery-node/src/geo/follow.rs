@@ -63,14 +63,14 @@ pub enum Ended {
 /// Follows until something comes in between.
 pub async fn follow(source: &Source, sink: &dyn Sink) -> Ended {
     let (parcels, arriving) = mpsc::channel(PARCELS_MAX);
-    let (reports, reported) = mpsc::unbounded_channel();
+    let (reports, reported) = mpsc::channel(PARCELS_MAX);
     let start = sink.log().head();
     source.progress.restart(source.region, start.lsn);
     tokio::select! {
         // Whatever is dropped half way has left the own log at a position it can go on from.
         ended = ship(source, sink, start, parcels) => ended,
         ended = receive(source, sink, arriving, reports) => ended,
-        () = tell(source, reported) => Ended::Broken,
+        () = tell(source, sink, reported) => Ended::Broken,
         () = learn_committed(source, sink) => Ended::Broken,
     }
 }
@@ -129,7 +129,7 @@ async fn receive(
     source: &Source,
     sink: &dyn Sink,
     mut arriving: mpsc::Receiver<(Parcel, Vec<Transaction>)>,
-    reports: mpsc::UnboundedSender<(Parcel, Lsn)>,
+    reports: mpsc::Sender<(Parcel, Lsn)>,
 ) -> Ended {
     while let Some((parcel, transactions)) = arriving.recv().await {
         if !source.there.arrival(parcel).await {
@@ -141,21 +141,29 @@ async fn receive(
             Err(error) => return Ended::Failed(error),
         }
         let report = source.back.depart(REPORT_BYTES);
-        // The other end lives as long as this one.
-        let _ = reports.send((report, sink.log().head().lsn));
+        // Whoever tells makes up for what finds the queue full.
+        let _ = reports.try_send((report, sink.log().head().lsn));
     }
     Ended::Broken
 }
 
 /// Carries progress back to the leader, and again when it was lost: the leader may be waiting for it.
-async fn tell(source: &Source, mut reported: mpsc::UnboundedReceiver<(Parcel, Lsn)>) {
-    while let Some((mut parcel, lsn)) = reported.recv().await {
-        while !source.back.arrival(parcel).await {
-            source.back.ready().await;
-            parcel = source.back.depart(REPORT_BYTES);
+async fn tell(source: &Source, sink: &dyn Sink, mut reported: mpsc::Receiver<(Parcel, Lsn)>) {
+    while let Some((parcel, lsn)) = reported.recv().await {
+        tell_one(source, parcel, lsn).await;
+        let head = sink.log().head().lsn;
+        if reported.is_empty() && head > lsn {
+            tell_one(source, source.back.depart(REPORT_BYTES), head).await;
         }
-        source.progress.report(source.region, lsn);
     }
+}
+
+async fn tell_one(source: &Source, mut parcel: Parcel, lsn: Lsn) {
+    while !source.back.arrival(parcel).await {
+        source.back.ready().await;
+        parcel = source.back.depart(REPORT_BYTES);
+    }
+    source.progress.report(source.region, lsn);
 }
 
 /// Hears from the leader what every region has.
