@@ -163,7 +163,7 @@ async fn read_in_session(world: &World, session: &SessionToken, n: usize) -> (u1
     };
     match world.node.execute(request).await {
         Ok(_) => (200, 0),
-        Err(failure) => (failure.error.status().code, u32::from(failure.error.status().sub)),
+        Err(failure) => (failure.error.status().code, failure.error.status().sub),
     }
 }
 
