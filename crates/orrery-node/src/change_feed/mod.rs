@@ -213,6 +213,9 @@ impl Reader<'_> {
             .wait_for_session(self.options.session.as_ref(), &part.entry.parents)
             .await?;
         let snapshot = partition.snapshot()?;
+        self.node
+            .confirm(self.options, &partition, snapshot.position().lsn)
+            .await?;
         let head = snapshot.position().lsn;
         facts.head = Some(head_facts(head, &*snapshot)?);
         let scanned = match part.place.from {

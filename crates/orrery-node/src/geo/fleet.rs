@@ -28,6 +28,8 @@ use crate::snapshots::copy_view;
 
 /// How long a planned change of the write region may hold writes before it gives up.
 const HOLD_MAX: Duration = Duration::from_secs(3);
+/// How long a region that comes back is given to catch up before it serves.
+const RETURN_MAX: Duration = Duration::from_secs(30);
 /// How long the writers of a region that is taken offline are given to finish what they have begun.
 const FENCE_WAIT: Duration = Duration::from_secs(1);
 /// What a region may lack of a log before a planned change is refused at once.
@@ -286,7 +288,13 @@ impl Fleet {
         }
         self.keeper.save(&next)?;
         self.stop_following();
-        new.promote(next.epoch, EpochStart::Next).await?;
+        if let Err(error) = new.promote(next.epoch, EpochStart::Next).await {
+            // The old writer goes on, and after a restart as well; what the target has begun is installed anew there.
+            self.keeper.save(&topology)?;
+            new.demote().await?;
+            self.follow_writer();
+            return Err(error);
+        }
         self.set_topology(next);
         // Only now: a client that is refused asks for the account, and must find the new writer in it.
         old.duty.set_writes(false);
@@ -346,13 +354,16 @@ impl Fleet {
         let back = topology.named(region)?.id;
         let next = topology.with(back)?;
         self.node(back).demote().await?;
-        self.keeper.save(&next)?;
-        // It follows before it serves.
+        // It serves only when it has caught up: until then it may hold what the others never had.
         self.follow(back);
-        let level = tokio::time::timeout(HOLD_MAX, wait_level(&self.writer(), self.node(back))).await;
+        let level = tokio::time::timeout(RETURN_MAX, wait_level(&self.writer(), self.node(back))).await;
         if level.is_err() {
-            tracing::info!(region, "the region comes online while it is still catching up");
+            self.unfollow(back);
+            return Err(refused(
+                "The region did not catch up in time and stays offline; try again.",
+            ));
         }
+        self.keeper.save(&next)?;
         self.set_topology(next);
         Ok(())
     }

@@ -19,6 +19,7 @@ use super::follow::{self, Ended, Sink, Source};
 use super::link::Link;
 use super::topology::RegionId;
 use crate::catalogue::{RangeEntry, Record};
+use crate::feed::blocking;
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::snapshots::copy_view;
@@ -44,9 +45,9 @@ impl Replica {
     /// Follows in the background until the answer is dropped.
     pub fn start(self) -> DropGuard {
         let stop = CancellationToken::new();
-        let (this, stopping, stopped) = (Arc::new(self), stop.clone(), Arc::clone);
-        let replica = stopped(&this);
-        this.node.tasks.spawn(async move {
+        let (replica, stopping) = (Arc::new(self), stop.clone());
+        let tasks = replica.node.tasks.clone();
+        tasks.spawn(async move {
             let node_stops = replica.node.tasks.stopped();
             tokio::select! {
                 // Every part may be dropped at any point: what it has applied stays, the rest comes again.
@@ -96,7 +97,7 @@ impl Replica {
         let _guard = self.node.control.hold().await;
         let store = &self.node.store;
         store.drop_log(LogId::SYSTEM).await.map_err(unreadable)?;
-        self.carry(&*snapshot).await;
+        self.carry(Arc::clone(&snapshot)).await?;
         copy_view(&**store, Arc::clone(&snapshot), LogId::SYSTEM, snapshot.position()).await?;
         self.node.control.reopen_as(&**store, Role::Follow).await?;
         self.node.reload_keys()?;
@@ -194,18 +195,20 @@ impl Replica {
         }
         let theirs = self.leader.store.open(log, Role::Follow).await.map_err(unreadable)?;
         let snapshot = theirs.snapshot().map_err(unreadable)?;
-        self.carry(&*snapshot).await;
+        self.carry(Arc::clone(&snapshot)).await?;
         copy_view(&*self.node.store, Arc::clone(&snapshot), log, snapshot.position()).await?;
         Ok(true)
     }
 
     /// Lets as much time pass as the link takes for a view.
-    async fn carry(&self, view: &dyn Snapshot) {
-        let mut left: usize = view
-            .scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, false)
-            .filter_map(|entry| entry.ok())
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
+    async fn carry(&self, view: Arc<dyn Snapshot>) -> Result<()> {
+        // Reading a whole view takes long: off the reactor.
+        let mut left = blocking(move || {
+            let entries = view.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, false);
+            let sizes = entries.map(|entry| entry.map(|(key, value)| key.len() + value.len()));
+            sizes.sum::<Result<usize, StorageError>>().map_err(unreadable)
+        })
+        .await?;
         loop {
             self.there.ready().await;
             let size = left.min(SEED_BYTES);
@@ -214,7 +217,7 @@ impl Replica {
                 left -= size;
             }
             if left == 0 {
-                return;
+                return Ok(());
             }
         }
     }

@@ -272,6 +272,21 @@ async fn a_forced_failover_reports_what_it_loses_and_the_lost_region_comes_back_
     assert_eq!(refused.error.status(), Status::WRITE_FORBIDDEN);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_region_that_cannot_catch_up_stays_offline() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    regions.fleet.clone().take_offline(ASIA).await.unwrap();
+    fill(&regions.writer(), 0..10).await;
+    regions.set_links(&cut());
+    let refused = regions.fleet.clone().take_online(ASIA).await.unwrap_err();
+    assert_eq!(refused.status(), Status::PRECONDITION_FAILED);
+    assert!(regions.fleet.topology().online().all(|region| region.name != ASIA));
+    regions.set_links(&LinkSettings::default());
+    regions.fleet.clone().take_online(ASIA).await.unwrap();
+    assert_eq!(contents(&regions.at(ASIA)).await.len(), 10);
+}
+
 #[tokio::test]
 async fn the_heir_takes_over_what_another_reader_has_before_it_writes() {
     let regions = Regions::new().await;
