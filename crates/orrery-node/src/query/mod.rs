@@ -10,7 +10,7 @@ use std::time::Instant;
 use orrery_model::json::Value;
 use orrery_model::{Charge, Error, PartitionKey, ResourceId, Result, Status, Timestamp};
 use orrery_query::index::IndexUse;
-use orrery_query::plan::{Features, query_plan};
+use orrery_query::plan::{Features, check_compositions, query_plan};
 use orrery_query::run::{PageLimits, Resume};
 use orrery_query::{Context, Definition, Parameters, Query, evaluate_list};
 
@@ -127,7 +127,21 @@ async fn page_of_items(
         ));
     }
     let started = Instant::now();
-    let prepared = prepare(node, container, query, Prepared::new).await?;
+    // Whoever names a partition runs a plan.
+    let may_compose = target.partition.is_some();
+    let prepared = prepare(
+        node,
+        container,
+        query,
+        move |parsed, container, definition, parameters| {
+            let prepared = Prepared::new(parsed, container, definition, parameters)?;
+            if !may_compose {
+                check_compositions(parsed)?;
+            }
+            Ok(prepared)
+        },
+    );
+    let prepared = prepared.await?;
     let prepare_time = started.elapsed();
     if diagnostics.index_use && page.continuation.is_none() {
         facts.index_use = Some(IndexUse::of(&prepared.plan, container.definition.index_rules()));

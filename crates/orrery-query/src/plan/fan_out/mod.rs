@@ -4,6 +4,7 @@
 //! and the member order of the plan are a contract with the SDKs.
 
 mod build;
+mod compositions;
 mod features;
 mod hybrid;
 mod info;
@@ -11,6 +12,7 @@ mod keys;
 mod ranges;
 mod rewrite;
 
+pub use compositions::check_compositions;
 pub use features::{Feature, Features};
 pub use info::{Distinct, HybridSearchInfo, QueryInfo, QueryPlan, QueryRange};
 
