@@ -4,6 +4,7 @@
 //! that is the address it has just used.
 
 use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use http::request;
 use http::uri::Authority;
@@ -22,17 +23,24 @@ pub enum Address {
     Url(String),
 }
 
-/// The addresses of regions, by display name. A region that is not named is reached as it was called.
+/// The addresses of regions, by display name. A region that is not named is reached as it was called. Clones share what
+/// they know: regions come and go while the account is served.
 #[derive(Clone, Debug, Default)]
-pub struct Addresses(pub HashMap<String, Address>);
+pub struct Addresses(Arc<RwLock<HashMap<String, Address>>>);
 
 impl Addresses {
+    pub fn set(&self, region: &str, address: Address) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(region.to_owned(), address);
+    }
+
     /// The account's regions as the sender of this request should call them.
     pub fn locations(&self, account: &Account, head: &request::Parts, tls: bool) -> Locations {
         let authority = authority(head);
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let location = |region: &String| Location {
             region: region.clone(),
-            endpoint: self.0.get(region).unwrap_or(&Address::AsCalled).url(&authority, tls),
+            endpoint: known.get(region).unwrap_or(&Address::AsCalled).url(&authority, tls),
         };
         let mut regions = account.regions.iter();
         let write = regions.next().map_or_else(|| location(&"Local".to_owned()), location);
@@ -81,13 +89,11 @@ mod tests {
             consistency: Consistency::Session,
             regions: vec!["West US".to_owned(), "North Europe".to_owned()],
         };
-        let addresses = Addresses(
-            addresses
-                .iter()
-                .map(|(name, address)| ((*name).to_owned(), address.clone()))
-                .collect(),
-        );
-        let locations = addresses.locations(&account, &head, tls);
+        let known = Addresses::default();
+        for (name, address) in addresses {
+            known.set(name, address.clone());
+        }
+        let locations = known.locations(&account, &head, tls);
         std::iter::once(locations.write)
             .chain(locations.read_only)
             .map(|location| location.endpoint)

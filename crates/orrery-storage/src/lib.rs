@@ -1,5 +1,5 @@
 //! The storage traits implemented: [`memory`], which keeps nothing, and [`embedded`], which keeps everything in one
-//! directory.
+//! directory; [`shared`] lets several accounts have either of them together.
 //!
 //! A store moves bytes and keeps promises; it does not know what a transaction means. What it promises is written down in
 //! [`orrery_partition::storage`] and checked by the contract suite in `tests/contract/`, which runs against every
@@ -7,6 +7,7 @@
 
 pub mod embedded;
 pub mod memory;
+pub mod shared;
 
 mod fence;
 mod head;
@@ -15,3 +16,4 @@ mod range;
 
 pub use embedded::{EmbeddedSettings, EmbeddedStore, ViewCache};
 pub use memory::MemoryStore;
+pub use shared::SharedStore;

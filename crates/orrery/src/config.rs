@@ -3,6 +3,8 @@
 //! Raw text is read once, together with where it came from, and turned into valid values; nothing after that checks again.
 //! A key nobody knows is an error, so that a misspelled setting never passes silently.
 
+mod accounts;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,13 +13,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use orrery_node::account::Secret;
-use orrery_node::api::Consistency;
-use orrery_node::geo::topology::Topology;
+
+pub use accounts::{AccountConfig, LinkConfig};
+use accounts::{AccountEntry, LinkEntry, Plain};
 
 /// The public, well-known key of emulators. Good for development and nothing else.
 pub const DEVELOPMENT_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+/// Where a value that nobody gave comes from.
+const DEFAULT: &str = "default";
 
 /// Every setting: its name, its default, and what it means.
 const SETTINGS: [(&str, &str, &str); 15] = [
@@ -145,6 +150,8 @@ impl ServerFlags {
 #[derive(Clone, Debug)]
 pub struct Raw {
     values: BTreeMap<&'static str, (String, String)>,
+    accounts: Vec<AccountEntry>,
+    links: Vec<LinkEntry>,
 }
 
 impl Raw {
@@ -152,9 +159,11 @@ impl Raw {
     pub fn gather(flags: &ServerFlags, environment: impl Iterator<Item = (String, String)>) -> Result<Raw> {
         let defaults = SETTINGS
             .iter()
-            .map(|(name, value, _)| (*name, ((*value).to_owned(), "default".to_owned())));
+            .map(|(name, value, _)| (*name, ((*value).to_owned(), DEFAULT.to_owned())));
         let mut raw = Raw {
             values: defaults.collect(),
+            accounts: Vec::new(),
+            links: Vec::new(),
         };
         let file = flags
             .config
@@ -184,6 +193,20 @@ impl Raw {
             .parse()
             .with_context(|| format!("{} is not valid TOML", path.display()))?;
         for (name, value) in table {
+            let source = path.display().to_string();
+            let malformed = || format!("{source}: {name} cannot be understood");
+            match name.as_str() {
+                "accounts" => {
+                    self.accounts = value.try_into().with_context(malformed)?;
+                    ensure!(!self.accounts.is_empty(), "{source}: accounts are empty");
+                    continue;
+                }
+                "links" => {
+                    self.links = value.try_into().with_context(malformed)?;
+                    continue;
+                }
+                _ => {}
+            }
             let text = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Array(items) => {
@@ -194,12 +217,9 @@ impl Raw {
                 }
                 toml::Value::Boolean(value) => value.to_string(),
                 toml::Value::Integer(value) => value.to_string(),
-                _ => bail!(
-                    "{}: {name} must be a string, an integer or true or false",
-                    path.display()
-                ),
+                _ => bail!("{source}: {name} must be a string, an integer or true or false"),
             };
-            self.set(&name, text, &path.display().to_string())?;
+            self.set(&name, text, &source)?;
         }
         Ok(())
     }
@@ -213,6 +233,38 @@ impl Raw {
 
     fn text(&self, name: &str) -> &str {
         self.values.get(name).map_or("", |(value, _)| value)
+    }
+
+    fn is_default(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|(_, source)| source == DEFAULT)
+    }
+
+    /// Accounts as the file lists them, or the one the plain settings describe.
+    fn accounts(&self) -> Result<Vec<AccountConfig>> {
+        let from_outside = |name: &str| {
+            let source = self.values.get(name).map_or("", |(_, source)| source);
+            source.starts_with("--") || source.starts_with("ORRERY_")
+        };
+        let plain = Plain {
+            id: self.text("account"),
+            key: self.text("key"),
+            consistency: self.text("consistency"),
+            regions: self.text("regions"),
+            regions_named: !self.is_default("regions"),
+            port: self.parse("port")?,
+            port_overrides: from_outside("port"),
+            advertise: Some(self.text("advertise").to_owned()).filter(|url| !url.is_empty()),
+        };
+        if self.accounts.is_empty() {
+            return Ok(vec![plain.account()?]);
+        }
+        for name in ["account", "regions"] {
+            ensure!(
+                self.is_default(name),
+                "{name} describes one account, and the settings file lists accounts: leave it out"
+            );
+        }
+        plain.accounts(&self.accounts)
     }
 
     fn parse<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
@@ -240,22 +292,19 @@ impl Raw {
 /// Valid settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    pub account: String,
-    pub advertise: Option<String>,
+    /// At least one.
+    pub accounts: Vec<AccountConfig>,
+    pub links: Vec<LinkConfig>,
     /// `None`: memory only.
     pub data_dir: Option<PathBuf>,
     /// `None`: loopback, both families.
     pub listen: Option<IpAddr>,
-    pub port: u16,
     pub development: bool,
-    /// The first takes writes.
-    pub regions: Vec<String>,
-    pub key: Secret,
-    pub consistency: Consistency,
     pub partitions: u32,
     pub enforce_throughput: bool,
     /// Is plain HTTP spoken?
     pub plain_http: bool,
+    /// For all accounts and regions together.
     pub cache_bytes: usize,
     pub tls: Option<(PathBuf, PathBuf)>,
 }
@@ -267,33 +316,32 @@ impl ServerConfig {
             _ => Some(raw.parse::<IpAddr>("listen")?),
         };
         let loopback = listen.is_none_or(|address| address.is_loopback());
-        ensure!(
-            loopback || raw.text("key") != DEVELOPMENT_KEY,
-            "the development key is public: give --key with a key of your own to listen on {}",
-            raw.text("listen")
-        );
         let allow_plain_http: bool = raw.parse("allow-plain-http")?;
-        let key = STANDARD.decode(raw.text("key")).ok().filter(|key| key.len() >= 16);
         let partitions: u32 = raw.parse("partitions")?;
         ensure!(
             (1..=1000).contains(&partitions),
             "partitions must be between 1 and 1000"
         );
         let memory: bool = raw.parse("memory")?;
+        let accounts = raw.accounts()?;
+        ensure!(
+            loopback || !accounts.iter().any(has_development_key),
+            "the development key is public: give --key with a key of your own to listen on {}",
+            raw.text("listen")
+        );
+        let links = raw.links.iter().map(LinkEntry::links).collect::<Result<Vec<_>>>()?;
+        let links = links.concat();
+        accounts::check_links(&links, &accounts)?;
         Ok(ServerConfig {
-            account: raw.text("account").to_owned(),
-            advertise: Some(raw.text("advertise").to_owned()).filter(|url| !url.is_empty()),
+            accounts,
+            links,
             data_dir: (!memory).then(|| PathBuf::from(raw.text("data-dir"))),
             listen,
-            port: raw.parse("port")?,
             development: match raw.text("profile") {
                 "dev" => true,
                 "production" => false,
                 other => bail!("'{other}' is not a profile; it is dev or production"),
             },
-            regions: regions(raw.text("regions"))?,
-            key: Secret(key.context("the key must be base64 of at least 16 bytes")?),
-            consistency: consistency(raw.text("consistency"))?,
             partitions,
             enforce_throughput: raw.parse("enforce-throughput")?,
             plain_http: loopback || allow_plain_http,
@@ -303,25 +351,8 @@ impl ServerConfig {
     }
 }
 
-fn regions(text: &str) -> Result<Vec<String>> {
-    let named = text.split(',').map(str::trim).filter(|region| !region.is_empty());
-    let regions: Vec<String> = named.map(str::to_owned).collect();
-    // The same rules that hold for a topology, before anything is opened.
-    Topology::new(&regions).map_err(|error| anyhow::anyhow!("regions: {}", error.message()))?;
-    Ok(regions)
-}
-
-fn consistency(text: &str) -> Result<Consistency> {
-    Ok(match text.to_ascii_lowercase().replace([' ', '-', '_'], "").as_str() {
-        "strong" => Consistency::Strong,
-        "boundedstaleness" => Consistency::BoundedStaleness,
-        "session" => Consistency::Session,
-        "consistentprefix" => Consistency::ConsistentPrefix,
-        "eventual" => Consistency::Eventual,
-        _ => bail!(
-            "'{text}' is not a consistency level: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual"
-        ),
-    })
+fn has_development_key(account: &AccountConfig) -> bool {
+    STANDARD.decode(DEVELOPMENT_KEY).is_ok_and(|key| key == account.key.0)
 }
 
 fn tls(text: &str) -> Result<Option<(PathBuf, PathBuf)>> {
@@ -333,72 +364,4 @@ fn tls(text: &str) -> Result<Option<(PathBuf, PathBuf)>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(flags: ServerFlags, environment: &[(&str, &str)]) -> Result<ServerConfig> {
-        let environment = environment
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        ServerConfig::new(&Raw::gather(&flags, environment)?)
-    }
-
-    #[test]
-    fn flags_win_over_the_environment_and_the_environment_over_the_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("orrery.toml");
-        std::fs::write(&file, "port = 1\npartitions = 2\nconsistency = \"Strong\"\n").unwrap();
-        let flags = ServerFlags {
-            config: Some(file),
-            port: Some("3".into()),
-            ..ServerFlags::default()
-        };
-        let config = config(flags, &[("ORRERY_PORT", "4"), ("ORRERY_PARTITIONS", "5")]).unwrap();
-        assert_eq!(
-            (config.port, config.partitions, config.consistency),
-            (3, 5, Consistency::Strong)
-        );
-    }
-
-    #[test]
-    fn an_unknown_setting_is_an_error_that_names_it() {
-        let error = config(ServerFlags::default(), &[("ORRERY_PROT", "1")]).unwrap_err();
-        assert!(
-            error.to_string().contains("ORRERY_PROT") && error.to_string().contains("prot"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn beyond_loopback_the_development_key_is_refused_and_plain_http_is_off() {
-        let flags = |key: Option<&str>| ServerFlags {
-            listen: Some("0.0.0.0".into()),
-            key: key.map(str::to_owned),
-            ..ServerFlags::default()
-        };
-        assert!(config(flags(None), &[]).unwrap_err().to_string().contains("--key"));
-        let own = STANDARD.encode([7; 64]);
-        assert!(!config(flags(Some(&own)), &[]).unwrap().plain_http);
-        assert!(
-            config(flags(Some(&own)), &[("ORRERY_ALLOW_PLAIN_HTTP", "true")])
-                .unwrap()
-                .plain_http
-        );
-    }
-
-    #[test]
-    fn settings_that_make_no_sense_are_refused() {
-        for (name, value) in [
-            ("PORT", "99999"),
-            ("PARTITIONS", "0"),
-            ("KEY", "x"),
-            ("CONSISTENCY", "best"),
-            ("PROFILE", "x"),
-            ("REGIONS", ""),
-            ("REGIONS", "West US,westus"),
-        ] {
-            let result = config(ServerFlags::default(), &[(&format!("ORRERY_{name}"), value)]);
-            assert!(result.is_err(), "{name}={value}");
-        }
-    }
-}
+mod tests;

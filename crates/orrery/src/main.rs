@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod config;
+mod host;
 mod json_items;
 mod logging;
 mod position;
@@ -10,6 +11,7 @@ mod progress;
 mod runtime;
 mod seed;
 mod table;
+mod topology;
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +43,9 @@ enum Command {
     /// Regions of a running server and the links between them
     #[command(subcommand)]
     Region(commands::region::RegionCommand),
+    /// Settings for one account per region
+    #[command(subcommand)]
+    Topology(commands::topology::TopologyCommand),
     /// Items from NDJSON or a JSON array into a container of a running server
     Import(commands::import::ImportFlags),
     /// Items of a container of a running server as NDJSON or a JSON array
@@ -63,6 +68,7 @@ fn main() -> std::process::ExitCode {
         Command::Partition(command) => commands::partition::run(&command),
         Command::Sql(flags) => commands::sql::run(&flags),
         Command::Region(command) => commands::region::run(&command),
+        Command::Topology(command) => commands::topology::run(&command),
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),
         Command::Feed(command) => commands::feed::run(&command),

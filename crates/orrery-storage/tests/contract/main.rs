@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use orrery_model::{Epoch, LogId};
 use orrery_partition::storage::{Log, Role, Store};
-use orrery_storage::{EmbeddedSettings, EmbeddedStore, MemoryStore};
+use orrery_storage::{EmbeddedSettings, EmbeddedStore, MemoryStore, SharedStore};
 use tempfile::TempDir;
 
 #[path = "../support/mod.rs"]
@@ -31,6 +31,11 @@ macro_rules! promise {
             async fn embedded() {
                 check(crate::Harness::embedded()).await;
             }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn shared() {
+                check(crate::Harness::shared()).await;
+            }
         }
     };
 }
@@ -47,6 +52,8 @@ mod ownership;
 mod read_log;
 /// Installing a whole view.
 mod seed;
+/// Several accounts in one store.
+mod shared;
 /// Immutable views.
 mod snapshot;
 
@@ -80,6 +87,16 @@ impl Harness {
             store: store.clone(),
             embedded: Some(store),
             _dir: Some(dir),
+        }
+    }
+
+    /// One account's part of a store that has others.
+    fn shared() -> Harness {
+        let store = SharedStore::new(MemoryStore::new());
+        Harness {
+            store: store.account(3),
+            embedded: None,
+            _dir: None,
         }
     }
 

@@ -1,5 +1,6 @@
-use orrery_model::{LogId, Lsn};
-use orrery_partition::storage::{Health, StorageError, Store};
+use orrery_model::{Epoch, LogId, Lsn};
+use orrery_partition::storage::{Health, Role, StorageError, Store};
+use orrery_storage::SharedStore;
 
 use crate::disk::Unsynced;
 use crate::rig::{History, Rig, keeping, open, small};
@@ -31,6 +32,26 @@ async fn a_failed_sync_makes_the_store_read_only_until_it_is_reopened() {
 }
 
 #[tokio::test]
+async fn after_a_failed_sync_each_account_reopens_a_shared_store_before_it_writes() {
+    let rig = Rig::new(keeping());
+    let shared = SharedStore::new(rig.store.clone());
+    let accounts = [shared.account(0), shared.account(1)];
+    let owner = Role::Own { epoch: Epoch(1) };
+    let first = accounts[0].open(LOG, owner).await.unwrap();
+    let second = accounts[1].open(LOG, owner).await.unwrap();
+    rig.disk.fail_next_sync();
+    assert!(write(first.as_ref(), &[("a", Some("one"))]).await.is_err());
+    accounts[0].reopen().await.unwrap();
+    write(first.as_ref(), &[("a", Some("two"))]).await.unwrap();
+    assert!(matches!(accounts[1].health(), Health::ReadOnly(_)));
+    let refused = write(second.as_ref(), &[("a", Some("one"))]).await.map(|_| ());
+    assert!(matches!(refused, Err(StorageError::Unavailable(_))), "{refused:?}");
+    accounts[1].reopen().await.unwrap();
+    write(second.as_ref(), &[("a", Some("one"))]).await.unwrap();
+    assert_eq!(accounts[0].health(), Health::Writable, "nobody is asked twice");
+}
+
+#[tokio::test]
 async fn what_is_read_back_after_a_failed_sync_is_written_anew() {
     let rig = Rig::new(keeping());
     let log = rig.own(LOG).await;
@@ -43,7 +64,7 @@ async fn what_is_read_back_after_a_failed_sync_is_written_anew() {
     let Rig { dir, store, .. } = rig;
     drop((log, store));
     let store = open(dir.path(), keeping(), &disk).unwrap();
-    let log = store.open(LOG, orrery_partition::storage::Role::Follow).await.unwrap();
+    let log = store.open(LOG, Role::Follow).await.unwrap();
     assert_eq!(value(log.as_ref(), "a").as_deref(), Some("one"));
 }
 

@@ -9,3 +9,4 @@ pub mod processor;
 pub mod region;
 pub mod serve;
 pub mod sql;
+pub mod topology;

@@ -77,18 +77,10 @@ fn a_failover_moves_the_writes_and_survives_a_restart() {
     let (status, _) = server.terminate();
     assert!(status.success());
 
-    let server = Server::durable(directory.path(), &["--regions", NAMES]);
+    // The account has the regions it has, also when nobody names them.
+    let server = Server::durable(directory.path(), &[]);
     assert_eq!(writer(&server), "North Europe");
     assert!(until(|| count_at(endpoint(&server, "West US")) == 40));
-    drop(server);
-    let refusal = fail(&[
-        "emulator",
-        "--data-dir",
-        directory.path().to_str().unwrap(),
-        "--port",
-        "0",
-    ]);
-    assert!(refusal.contains("--regions"), "{refusal}");
 }
 
 #[test]
@@ -146,5 +138,5 @@ fn unknown_regions_and_links_are_refused() {
     let single = Server::start(&[]);
     assert_eq!(writer(&single), "West US");
     let refusal = fail(&["region", "failover", "North Europe", "--endpoint", single.endpoint()]);
-    assert!(refusal.contains("one region"), "{refusal}");
+    assert!(refusal.contains("no region"), "{refusal}");
 }

@@ -61,7 +61,7 @@ impl Server {
         Server::spawn(&[&["emulator", "--port", "0", "--data-dir", directory], extra].concat())
     }
 
-    fn spawn(arguments: &[&str]) -> Server {
+    pub fn spawn(arguments: &[&str]) -> Server {
         let mut command = orrery(arguments);
         command
             .env("ORRERY_LOG", "warn")

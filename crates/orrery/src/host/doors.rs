@@ -1,0 +1,162 @@
+//! The endpoints of one account: a global one, and one per region as soon as there are several.
+//!
+//! The global endpoint listens on the account's port, the region with number *n* on the *n*-th port after it, for life. With
+//! a port of 0 the system chooses all of them. An account of one region has one endpoint, which is both.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use orrery_gateway::account::{Address, Addresses};
+use orrery_gateway::regions::RegionHandler;
+use orrery_gateway::{Gateway, Parts, Pipeline, Settings};
+use orrery_node::SystemClock;
+use orrery_node::geo::fleet::Fleet;
+use orrery_node::geo::topology::{Region, RegionId, Topology};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{AccountConfig, ServerConfig};
+
+/// What the endpoints of all accounts have in common.
+pub struct Frame {
+    pub settings: Settings,
+    pub acceptor: TlsAcceptor,
+    pub ca_pem: Option<Bytes>,
+    pub clock: Arc<SystemClock>,
+    /// One task per endpoint.
+    pub serving: TaskTracker,
+    pub stopping: CancellationToken,
+}
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frame").finish_non_exhaustive()
+    }
+}
+
+/// Where and how an account is reached.
+#[derive(Clone, Debug)]
+struct Reach {
+    listen: Option<IpAddr>,
+    scheme: &'static str,
+    /// Of the global endpoint as it was asked for.
+    first_port: u16,
+}
+
+/// The endpoints of one account.
+#[derive(Debug)]
+pub struct Doors {
+    reach: Reach,
+    advertise: Option<String>,
+    addresses: Addresses,
+    global_port: u16,
+    region_ports: BTreeMap<RegionId, u16>,
+    /// Bound and not yet accepting.
+    closed: Vec<(Option<RegionId>, Vec<TcpListener>)>,
+}
+
+impl Doors {
+    pub fn bind(config: &ServerConfig, account: &AccountConfig, topology: &Topology) -> Result<Doors> {
+        let reach = Reach {
+            listen: config.listen,
+            scheme: if config.plain_http { "http" } else { "https" },
+            first_port: account.port,
+        };
+        let (global_port, listeners) = reach.bind(0)?;
+        let mut doors = Doors {
+            reach,
+            advertise: account.advertise.clone(),
+            addresses: Addresses::default(),
+            global_port,
+            region_ports: BTreeMap::new(),
+            closed: vec![(None, listeners)],
+        };
+        match topology.regions.as_slice() {
+            [only] => {
+                if let Some(url) = &account.advertise {
+                    doors.addresses.set(&only.name, Address::Url(url.clone()));
+                }
+            }
+            regions => {
+                // In the order of their numbers, so that free ports are given out in it too.
+                let mut regions: Vec<&Region> = regions.iter().collect();
+                regions.sort_by_key(|region| region.id);
+                regions.into_iter().try_for_each(|region| doors.bind_region(region))?;
+            }
+        }
+        Ok(doors)
+    }
+
+    fn bind_region(&mut self, region: &Region) -> Result<()> {
+        let (port, listeners) = self.reach.bind(region.id.0 + 1)?;
+        self.region_ports.insert(region.id, port);
+        self.addresses.set(&region.name, Address::Port(port));
+        self.closed.push((Some(region.id), listeners));
+        Ok(())
+    }
+
+    /// Lets every endpoint that is bound accept.
+    pub fn open(&mut self, frame: &Arc<Frame>, fleet: &Arc<Fleet>) {
+        for (region, listeners) in self.closed.drain(..) {
+            let handler = match region {
+                None => RegionHandler::global(Arc::clone(fleet)),
+                Some(region) => RegionHandler::of(Arc::clone(fleet), region),
+            };
+            let mut parts = Parts::new(Arc::new(handler), frame.settings.clone());
+            parts.ca_pem = frame.ca_pem.clone();
+            parts.movable_clock = frame.settings.development.then(|| Arc::clone(&frame.clock));
+            parts.addresses = self.addresses.clone();
+            let gateway = Gateway::new(Arc::new(Pipeline::new(parts)), Some(frame.acceptor.clone()));
+            let stop = frame.stopping.clone();
+            frame
+                .serving
+                .spawn(async move { gateway.serve(listeners, stop.cancelled()).await });
+        }
+    }
+
+    pub fn global_url(&self) -> String {
+        match &self.advertise {
+            Some(url) => url.clone(),
+            None => self.reach.url(self.global_port),
+        }
+    }
+
+    /// Where a region is reached: at its own endpoint, or at the global one when there is no other.
+    pub fn region_url(&self, region: RegionId) -> String {
+        match self.region_ports.get(&region) {
+            Some(port) => self.reach.url(*port),
+            None => self.global_url(),
+        }
+    }
+}
+
+impl Reach {
+    /// Binds the endpoint that is `offset` ports after the global one.
+    fn bind(&self, offset: u32) -> Result<(u16, Vec<TcpListener>)> {
+        let port = match self.first_port {
+            0 => 0,
+            first => u16::try_from(u32::from(first) + offset).context("there are not so many ports")?,
+        };
+        let bound = match self.listen {
+            None => orrery_gateway::bind_loopback(port),
+            Some(address) => orrery_gateway::bind(SocketAddr::new(address, port)).map(|listener| vec![listener]),
+        };
+        let listeners = bound.with_context(|| format!("cannot listen on port {port}"))?;
+        let port = listeners.first().context("no listener")?.local_addr()?.port();
+        Ok((port, listeners))
+    }
+
+    fn url(&self, port: u16) -> String {
+        let host = match self.listen.filter(|address| !address.is_unspecified()) {
+            None => "localhost".to_owned(),
+            Some(IpAddr::V4(address)) => address.to_string(),
+            Some(IpAddr::V6(address)) => format!("[{address}]"),
+        };
+        format!("{}://{host}:{port}/", self.scheme)
+    }
+}

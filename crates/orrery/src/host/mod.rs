@@ -1,0 +1,255 @@
+//! Accounts served by this process: every region of every account with its node, and endpoints for all of them.
+//!
+//! [`Host::open`] binds the sockets first, so that a taken port is known at once, then opens the data; [`Host::serve`] lets
+//! the sockets accept. The kept register of accounts says which regions an account has; settings only found accounts and
+//! name further regions.
+
+mod doors;
+mod register;
+mod stores;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use orrery_gateway::tls::{self, Authority};
+use orrery_node::account::{Account, Secret};
+use orrery_node::geo::fleet::{Fleet, RegionParts};
+use orrery_node::geo::progress::Bounds;
+use orrery_node::geo::topology::Topology;
+use orrery_node::{Clock, NodeSettings, SystemClock};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{AccountConfig, ServerConfig};
+use doors::{Doors, Frame};
+use register::Register;
+use stores::Stores;
+
+/// How long requests and writers may take to finish when the server is told to stop.
+pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
+/// The least the service allows for accounts with several regions.
+const BOUNDS: Bounds = Bounds {
+    transactions: 100_000,
+    age: Duration::from_secs(300),
+};
+
+/// Everything that is served.
+#[derive(Debug)]
+pub struct Host {
+    frame: Arc<Frame>,
+    accounts: Vec<Served>,
+}
+
+#[derive(Debug)]
+struct Served {
+    id: String,
+    key: Secret,
+    fleet: Arc<Fleet>,
+    doors: Doors,
+}
+
+/// Where an account is found, as the ready line tells it.
+#[derive(Clone, Debug, Serialize)]
+pub struct AccountEndpoints {
+    pub id: String,
+    /// Its primary key, in base64.
+    pub key: String,
+    pub endpoint: String,
+    pub regions: Vec<RegionEndpoint>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RegionEndpoint {
+    pub name: String,
+    pub endpoint: String,
+    /// `write` or `read`.
+    pub role: &'static str,
+}
+
+impl Host {
+    /// Binds every endpoint and opens every account. Nothing is accepted yet.
+    pub async fn open(config: &ServerConfig) -> Result<Host> {
+        let clock = Arc::new(SystemClock::default());
+        let register = Register::open(config.data_dir.as_deref())?;
+        let ids: Vec<&str> = config.accounts.iter().map(|account| account.id.as_str()).collect();
+        register.refuse_others(&ids)?;
+        let mut founded = Vec::new();
+        for account in &config.accounts {
+            let topology = founding(account, register.topology(&account.id)?)?;
+            let doors = Doors::bind(config, account, &topology)?;
+            founded.push((account, topology, doors));
+        }
+        let frame = Arc::new(frame(config, Arc::clone(&clock))?);
+        let stores = Stores::new(config.data_dir.clone());
+        let n_nodes: usize = founded.iter().map(|(_, topology, _)| topology.regions.len()).sum();
+        let mut accounts = Vec::new();
+        for (account, topology, doors) in founded {
+            let settings = node_settings(config, account, n_nodes);
+            let fleet = open_account(settings, &topology, &register, &stores, &clock)
+                .await
+                .with_context(|| format!("cannot open the account {}", account.id))?;
+            for link in &config.links {
+                // An account that has not both ends has no such link.
+                let _ = fleet.set_link(&link.from, &link.to, link.settings.clone());
+            }
+            accounts.push(Served {
+                id: account.id.clone(),
+                key: fleet.writer().keys().primary.clone(),
+                fleet,
+                doors,
+            });
+        }
+        Ok(Host { frame, accounts })
+    }
+
+    /// Lets every endpoint accept.
+    pub fn serve(&mut self) {
+        for account in &mut self.accounts {
+            account.doors.open(&self.frame, &account.fleet);
+        }
+    }
+
+    /// The regions of the account that was named first.
+    pub fn first_account(&self) -> Result<&Arc<Fleet>> {
+        let first = self.accounts.first().context("there is no account")?;
+        Ok(&first.fleet)
+    }
+
+    /// Where everything is found, in the order in which accounts were named.
+    pub fn endpoints(&self) -> Vec<AccountEndpoints> {
+        self.accounts.iter().map(Served::endpoints).collect()
+    }
+
+    /// Finishes what is under way and closes the data.
+    pub async fn stop(self) -> Result<()> {
+        self.frame.stopping.cancel();
+        self.frame.serving.close();
+        self.frame.serving.wait().await;
+        for account in &self.accounts {
+            let stopped = account.fleet.stop(STOP_DEADLINE).await;
+            stopped.with_context(|| format!("cannot close the account {}", account.id))?;
+        }
+        Ok(())
+    }
+}
+
+impl Served {
+    fn endpoints(&self) -> AccountEndpoints {
+        let topology = self.fleet.topology();
+        let writer = topology.writer().id;
+        // As they were added: the order of priority changes with every failover.
+        let mut regions: Vec<_> = topology.regions.iter().collect();
+        regions.sort_by_key(|region| region.id);
+        let region = |region: &&orrery_node::geo::topology::Region| RegionEndpoint {
+            name: region.name.clone(),
+            endpoint: self.doors.region_url(region.id),
+            role: if region.id == writer { "write" } else { "read" },
+        };
+        AccountEndpoints {
+            id: self.id.clone(),
+            key: STANDARD.encode(&self.key.0),
+            endpoint: self.doors.global_url(),
+            regions: regions.iter().map(region).collect(),
+        }
+    }
+}
+
+/// The regions an account has: as it is kept, with those that are named for the first time.
+fn founding(account: &AccountConfig, kept: Option<Topology>) -> Result<Topology> {
+    let topology = match kept {
+        Some(kept) if account.regions_named => kept.grown_to(&account.regions)?,
+        Some(kept) => kept,
+        None => Topology::new(&account.regions)?,
+    };
+    ensure!(
+        account.advertise.is_none() || topology.regions.len() == 1,
+        "advertise names one URL, and the account {} has several regions: leave it out",
+        account.id
+    );
+    Ok(topology)
+}
+
+async fn open_account(
+    settings: NodeSettings,
+    topology: &Topology,
+    register: &Arc<Register>,
+    stores: &Stores,
+    clock: &Arc<SystemClock>,
+) -> Result<Arc<Fleet>> {
+    let id = settings.account.id.clone();
+    let number = register.number(&id)?;
+    let mut parts = Vec::new();
+    for region in &topology.regions {
+        parts.push(RegionParts {
+            name: region.name.clone(),
+            store: stores.open(&region.name, number).await?,
+            clock: Arc::clone(clock) as Arc<dyn Clock>,
+        });
+    }
+    Ok(Fleet::start(settings, BOUNDS, parts, register.keeper(&id)).await?)
+}
+
+fn frame(config: &ServerConfig, clock: Arc<SystemClock>) -> Result<Frame> {
+    let (acceptor, ca_pem) = transport_security(config, Arc::clone(&clock) as Arc<dyn Clock>)?;
+    Ok(Frame {
+        settings: orrery_gateway::Settings {
+            shutdown_deadline: STOP_DEADLINE,
+            development: config.development,
+            plain_http: config.plain_http,
+            ..orrery_gateway::Settings::default()
+        },
+        acceptor,
+        ca_pem: ca_pem.map(Into::into),
+        clock,
+        serving: TaskTracker::new(),
+        stopping: CancellationToken::new(),
+    })
+}
+
+type Secured = (tokio_rustls::TlsAcceptor, Option<String>);
+
+fn transport_security(config: &ServerConfig, clock: Arc<dyn Clock>) -> Result<Secured> {
+    if let Some((chain, key)) = &config.tls {
+        let acceptor = tls::acceptor_from_files(chain, key).context("cannot use the given certificate")?;
+        return Ok((acceptor, None));
+    }
+    let authority = match &config.data_dir {
+        Some(directory) => Authority::in_directory(&directory.join("tls"), clock.now()),
+        None => Authority::in_memory(clock.now()),
+    };
+    let authority = Arc::new(authority.context("cannot make a certificate authority")?);
+    let pem = authority.pem().to_owned();
+    let acceptor = tls::acceptor(authority, clock).context("cannot use the certificate authority")?;
+    Ok((acceptor, Some(pem)))
+}
+
+fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: usize) -> NodeSettings {
+    NodeSettings {
+        account: Account {
+            id: account.id.clone(),
+            consistency: account.consistency,
+            regions: account.regions.clone(),
+        },
+        primary_key: account.key.clone(),
+        fresh_secret,
+        partitions: config.partitions,
+        enforce_throughput: config.enforce_throughput,
+        cache_bytes: config.cache_bytes / n_nodes.max(1),
+        purge_interval: Duration::from_secs(1),
+        query_time_max: Duration::from_secs(30),
+    }
+}
+
+/// Bytes for a key that nobody chose.
+pub fn fresh_secret() -> [u8; 64] {
+    let mut secret = [0; 64];
+    SystemRandom::new()
+        .fill(&mut secret)
+        .expect("the operating system gives random bytes");
+    secret
+}

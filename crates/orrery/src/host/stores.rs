@@ -1,0 +1,88 @@
+//! A store per region, shared by all accounts that have the region. The only place that picks a storage implementation.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use orrery_partition::project::Projector;
+use orrery_partition::storage::Store;
+use orrery_storage::embedded::{EmbeddedSettings, EmbeddedStore};
+use orrery_storage::{MemoryStore, SharedStore};
+use tokio::sync::Mutex;
+
+/// The stores of this process, opened when they are first asked for.
+#[derive(Debug)]
+pub struct Stores {
+    /// `None`: nothing is kept.
+    root: Option<PathBuf>,
+    /// Its cache is the budget of all stores.
+    settings: EmbeddedSettings,
+    /// By the plain name of the region.
+    open: Mutex<HashMap<String, Arc<SharedStore>>>,
+}
+
+impl Stores {
+    pub fn new(root: Option<PathBuf>) -> Stores {
+        Stores {
+            root,
+            settings: EmbeddedSettings::default(),
+            open: Mutex::default(),
+        }
+    }
+
+    /// One account's part of a region's store.
+    pub async fn open(&self, region: &str, account: u16) -> Result<Arc<dyn Store>> {
+        let name = directory_name(region);
+        let mut open = self.open.lock().await;
+        if let Some(store) = open.get(&name) {
+            return Ok(store.account(account));
+        }
+        let store = SharedStore::new(self.open_new(&name).await?);
+        open.insert(name, Arc::clone(&store));
+        Ok(store.account(account))
+    }
+
+    async fn open_new(&self, name: &str) -> Result<Arc<dyn Store>> {
+        let Some(root) = &self.root else {
+            return Ok(MemoryStore::new());
+        };
+        let (directory, settings) = (root.join("regions").join(name), self.settings.clone());
+        let opened = tokio::task::spawn_blocking(move || open_directory(&directory, settings));
+        opened.await?
+    }
+}
+
+fn open_directory(directory: &Path, settings: EmbeddedSettings) -> Result<Arc<dyn Store>> {
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let store = EmbeddedStore::open(directory, settings, Arc::new(Projector::default()));
+    Ok(store.with_context(|| format!("cannot open the data in {}", directory.display()))?)
+}
+
+/// A region's name as a directory: what tells two names apart, and nothing a file system minds.
+fn directory_name(region: &str) -> String {
+    let letters = region.chars().filter(|character| character.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_has_one_directory_in_every_spelling() {
+        assert_eq!(directory_name("West US 2"), "westus2");
+        assert_eq!(directory_name("west-us_2"), "westus2");
+        assert_eq!(directory_name("../x"), "x");
+    }
+
+    #[tokio::test]
+    async fn accounts_share_the_store_of_a_region() {
+        let root = tempfile::tempdir().unwrap();
+        let stores = Stores::new(Some(root.path().to_owned()));
+        let first = stores.open("West US", 0).await.unwrap();
+        let second = stores.open("westus", 1).await.unwrap();
+        assert_eq!(first.size_bytes(), second.size_bytes());
+        assert!(root.path().join("regions/westus").is_dir());
+    }
+}
