@@ -1,0 +1,85 @@
+// What the map shows, made from what the API says.
+import { formatMs } from '../lib/format';
+import type { Flight } from '../lib/flight';
+import type { Link, World } from '../lib/types';
+
+export interface MapNode {
+  name: string;
+  latitude: number;
+  longitude: number;
+  off: boolean;
+  ring: boolean;
+  note: string;
+  /** One per account: the region it belongs to, and whether it is written here. */
+  pips: { home: string; writes: boolean }[];
+}
+
+export interface MapArc {
+  from: string;
+  to: string;
+  kind: 'open' | 'cut' | 'paused' | 'idle' | 'moving' | 'done';
+  strong: boolean;
+  label: string;
+}
+
+/** More labels than this would hide the map; the table has them all. */
+const N_LABELS_MAX = 12;
+
+export function worldNodes(world: World, homeOf: (account: string) => string): MapNode[] {
+  return world.regions.map(({ name, latitude, longitude, state }) => ({
+    name,
+    latitude,
+    longitude,
+    off: state === 'stopped',
+    ring: false,
+    note: state === 'stopped' ? 'stopped' : '',
+    pips: world.accounts.flatMap((account) => {
+      const here = account.regions.find((region) => region.name === name);
+      return here ? [{ home: homeOf(account.tag), writes: here.role === 'write' }] : [];
+    }),
+  }));
+}
+
+export function worldArcs(links: Link[], highlighted: string | null): MapArc[] {
+  return links.map((link) => ({
+    from: link.from,
+    to: link.to,
+    kind: link.cut ? 'cut' : link.paused ? 'paused' : 'open',
+    strong: linkName(link) === highlighted,
+    label: links.length <= N_LABELS_MAX || linkName(link) === highlighted ? linkState(link) : '',
+  }));
+}
+
+export function flightNodes(world: World, flight: Flight): MapNode[] {
+  return world.regions.map(({ name, latitude, longitude, state }) => {
+    const leg = flight.legs.find(({ region }) => region === name);
+    const arrived = leg?.state === 'arrived';
+    return {
+      name,
+      latitude,
+      longitude,
+      off: state === 'stopped',
+      ring: arrived,
+      note: leg?.state === 'arrived' ? formatMs(leg.presentMs) : 'on its way',
+      pips: [],
+    };
+  });
+}
+
+export function flightArcs(flight: Flight): MapArc[] {
+  return flight.legs
+    .filter(({ region }) => region !== flight.from)
+    .map((leg) => {
+      const arrived = leg.state === 'arrived';
+      return { from: flight.from, to: leg.region, kind: arrived ? 'done' : 'moving', strong: arrived, label: '' };
+    });
+}
+
+export function linkName({ from, to }: { from: string; to: string }): string {
+  return `${from} → ${to}`;
+}
+
+export function linkState(link: Link): string {
+  if (link.cut) return 'cut';
+  return link.paused ? 'paused' : formatMs(link.latencyMs);
+}
