@@ -1,17 +1,19 @@
 //! The database under a clock, a disk and a scheduler that a seed decides.
 //!
-//! Two simulations, both one thing at a time, so that one seed is one run:
+//! Three simulations, all on one thread, so that one seed is one run:
 //! - [`cores`]: the rules of partitions over the embedded store on a simulated disk, which loses power, fails to sync and
 //!   fills up;
-//! - [`nodes`]: a whole node over storage in memory, which is cut off in the middle of writes, splits and merges.
+//! - [`nodes`]: a whole node over storage in memory, which is cut off in the middle of writes, splits and merges;
+//! - [`regions`]: an account with three regions, clients in all of them, links that fail and failovers.
 //!
-//! Each keeps a model of what was acknowledged and what is unknown, and compares after every crash and at the end: what was
+//! The first two keep a model of what was acknowledged and what is unknown, and compares after every crash and at the end: what was
 //! acknowledged persists, a transaction is there whole or not at all, what is unknown happened or did not, positions never
-//! go back, and a view is what its log implies.
+//! go back, and a view is what its log implies. The third records a history, which is checked against the consistency level.
 
 pub mod cores;
 pub mod dice;
 pub mod nodes;
+pub mod regions;
 
 #[path = "../../crates/orrery-storage/tests/crash/disk.rs"]
 #[allow(

@@ -1,12 +1,14 @@
 //! Many seeds of both simulations. A failing seed is named before it runs; `ORRERY_SIM_SEED` runs it alone.
 
-use orrery_sim::{Trace, cores, nodes, seeds};
+use orrery_sim::{Trace, cores, nodes, regions, seeds};
 
 const SEEDS: u64 = 60;
+/// Five consistency levels share these.
+const REGION_SEEDS: u64 = 200;
 
 /// Runs all seeds. Together they must meet everything in `events`: a simulation in which nothing goes wrong proves nothing.
-fn check(name: &str, run: fn(u64) -> Trace, events: &[&str]) {
-    let seeds = seeds(SEEDS);
+fn check(name: &str, n_seeds: u64, run: fn(u64) -> Trace, events: &[&str]) {
+    let seeds = seeds(n_seeds);
     let mut missing: Vec<&str> = events.to_vec();
     for seed in &seeds {
         println!("{name}, seed {seed}");
@@ -14,7 +16,7 @@ fn check(name: &str, run: fn(u64) -> Trace, events: &[&str]) {
         missing.retain(|event| !trace.lines.iter().any(|line| line.contains(event)));
     }
     assert!(
-        seeds.len() < SEEDS as usize || missing.is_empty(),
+        seeds.len() < n_seeds as usize || missing.is_empty(),
         "never met: {missing:?}"
     );
 }
@@ -36,7 +38,7 @@ fn partitions_keep_their_promises_on_a_disk_that_fails() {
     let outcomes = ["appended: done", "appended: unknown", "appended: full", "refused"];
     let crashes = ["unsynced Lost", "unsynced Torn", "unsynced Kept", "unsynced Holed"];
     let events = ["reopened: done", "checkpoint: done"];
-    check("cores", cores::run, &[&outcomes[..], &crashes, &events].concat());
+    check("cores", SEEDS, cores::run, &[&outcomes[..], &crashes, &events].concat());
 }
 
 #[test]
@@ -51,9 +53,36 @@ fn a_node_keeps_its_promises_when_it_is_cut_off() {
     ];
     check(
         "nodes",
+        SEEDS,
         nodes::run,
         &[&outcomes[..], &reshards, &["restarted with"]].concat(),
     );
+}
+
+#[test]
+fn regions_keep_the_promises_of_every_consistency_level() {
+    let answers = [
+        "Written",
+        "Refused(412",
+        "Refused(403, 3)",
+        "Refused(429, 3075)",
+        "Refused(404, 1002)",
+        "Unknown",
+    ];
+    let trouble = [
+        "is cut",
+        "is paused",
+        ": done",
+        "comes back: true",
+        "offline, 0 trans",
+        "offline, 1 trans",
+    ];
+    check("regions", REGION_SEEDS, regions::run, &[answers, trouble].concat());
+}
+
+#[test]
+fn one_seed_of_the_regions_is_one_run() {
+    check_determinism(regions::run);
 }
 
 #[test]

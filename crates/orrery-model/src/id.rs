@@ -34,6 +34,13 @@ impl fmt::Display for Lsn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
+impl Epoch {
+    /// An LSN for the first transaction of this epoch that no failover into an earlier one has reached.
+    pub fn start_above(self) -> Lsn {
+        Lsn(u64::from(self.0) << 32)
+    }
+}
+
 /// Hash of a transaction chained to its predecessor's hash, so that a gap or a fork cannot go unnoticed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ChainHash(pub [u8; 16]);

@@ -382,7 +382,7 @@ impl Node {
             Arc::clone(&self.cache),
             Throttle::default(),
             ended.clone(),
-            Commitment::Counted(duty.progress.clone()),
+            Commitment::Counted(duty.clone()),
         )?;
         let partition = Arc::new(partition);
         let writer = Writer {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::PartitionFacts;
 use crate::cache::{CacheKey, HotCache};
-use crate::geo::progress::LogProgress;
+use crate::geo::duty::LogDuty;
 use crate::throttle::Throttle;
 
 /// How long a read waits for the partition to reach the client's session token.
@@ -44,7 +44,7 @@ pub struct Partition {
 #[derive(Debug)]
 pub enum Commitment {
     /// It writes, and counts what the others report.
-    Counted(Arc<LogProgress>),
+    Counted(LogDuty),
     /// It follows, and is told.
     Learned(watch::Sender<Lsn>),
 }
@@ -135,19 +135,18 @@ impl Partition {
     pub async fn wait_committed(&self, lsn: Lsn) -> Result<()> {
         let arrives = async {
             match &self.commitment {
-                Commitment::Counted(progress) => progress.wait_committed(lsn).await,
-                Commitment::Learned(known) => {
-                    // The sender lives in `self`, so waiting cannot fail.
-                    let _ = known.subscribe().wait_for(|known| *known >= lsn).await;
-                }
+                Commitment::Counted(duty) => duty.committed_now(lsn).await,
+                // The sender lives in `self`, so waiting cannot fail.
+                Commitment::Learned(known) => known.subscribe().wait_for(|known| *known >= lsn).await.is_ok(),
             }
         };
-        tokio::time::timeout(COMMITTED_WAIT, arrives).await.map_err(|_| {
-            Error::new(
+        match tokio::time::timeout(COMMITTED_WAIT, arrives).await {
+            Ok(true) => Ok(()),
+            _ => Err(Error::new(
                 Status::UNAVAILABLE,
                 "This region cannot tell now whether it is up to date with the others.",
-            )
-        })
+            )),
+        }
     }
 
     /// Sends a command to the writer and waits for its answer. Going away early does not undo it.

@@ -23,7 +23,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::cache::{CacheKey, HotCache};
 use crate::clock::Clock;
-use crate::geo::duty::LogDuty;
+use crate::geo::duty::{LogDuty, Term};
 use crate::partition::{Answer, Held, Job};
 use crate::tasks::Tasks;
 
@@ -93,17 +93,17 @@ impl Writer {
     }
 
     async fn batch(&mut self, commands: Vec<(Command, Reply)>) {
-        let mut commands = commands;
-        if self.duty.admit().is_err() {
-            for (_, reply) in commands.drain(..) {
-                let refusal = self.duty.admit().err().unwrap_or_else(unavailable);
-                let _ = reply.send(Err(refusal));
-            }
-            return;
-        }
         let mut rest = commands.into_iter().peekable();
         while rest.peek().is_some() {
-            let (decided, staged) = match self.decide_all(&mut rest) {
+            let term = self.duty.term();
+            let Ok(room) = self.duty.room() else {
+                for (_, reply) in rest {
+                    let refusal = self.duty.room().err().unwrap_or_else(unavailable);
+                    let _ = reply.send(Err(refusal));
+                }
+                return;
+            };
+            let (decided, staged) = match self.decide_all(&mut rest, room) {
                 Ok(done) => done,
                 Err(error) => {
                     tracing::error!(log = %self.log.id(), %error, "a partition's view cannot be read");
@@ -112,14 +112,15 @@ impl Writer {
                     return;
                 }
             };
-            self.commit(decided, staged).await;
+            self.commit(decided, staged, term).await;
         }
     }
 
-    /// Decides commands until the batch is full.
+    /// Decides commands until the batch is full or has as many transactions as there is room for.
     fn decide_all(
         &mut self,
         commands: &mut impl Iterator<Item = (Command, Reply)>,
+        room: usize,
     ) -> Result<(Vec<Decided>, Vec<Staged>)> {
         let snapshot = self.log.snapshot().map_err(unreadable)?;
         let mut overlay = Overlay::new(&*snapshot);
@@ -127,7 +128,7 @@ impl Writer {
         let (mut decided, mut staged, mut bytes) = (Vec::new(), Vec::new(), 0);
         let now = self.clock.now().max(self.last_at);
         self.last_at = now;
-        while bytes < BATCH_BYTES_MAX {
+        while bytes < BATCH_BYTES_MAX && staged.len() < room {
             let Some((command, reply)) = commands.next() else { break };
             let context = Context {
                 now,
@@ -171,14 +172,14 @@ impl Writer {
         Ok(())
     }
 
-    async fn commit(&mut self, decided: Vec<Decided>, staged: Vec<Staged>) {
+    async fn commit(&mut self, decided: Vec<Decided>, staged: Vec<Staged>, term: Term) {
         let appended = if staged.is_empty() {
             Ok(())
         } else {
             self.append(staged).await
         };
         match appended {
-            Ok(()) => self.acknowledge(decided),
+            Ok(()) => self.acknowledge(decided, term),
             Err(error) => {
                 tracing::warn!(log = %self.log.id(), %error, "an append failed");
                 self.return_to_stored_definition();
@@ -189,25 +190,23 @@ impl Writer {
         }
     }
 
-    /// Answers what is durable here, under strong consistency once every region has it.
-    fn acknowledge(&self, decided: Vec<Decided>) {
+    /// Answers what is durable here, under strong consistency once every region has it. What was begun before another region
+    /// took over may be cut off by it.
+    fn acknowledge(&self, decided: Vec<Decided>, term: Term) {
         self.duty.progress.appended(self.log.head().lsn);
         let last = decided.iter().map(|decided| decided.position.lsn).max();
         let (true, Some(last)) = (self.duty.is_strong(), last) else {
-            return decided.into_iter().for_each(answer);
+            return match self.duty.term() == term {
+                true => decided.into_iter().for_each(answer),
+                false => decided.into_iter().for_each(answer_unknown),
+            };
         };
-        let progress = Arc::clone(&self.duty.progress);
+        let duty = self.duty.clone();
         self.tasks.spawn(async move {
-            match tokio::time::timeout(EVERYWHERE_WAIT, progress.wait_committed(last)).await {
-                Ok(()) => decided.into_iter().for_each(answer),
+            match tokio::time::timeout(EVERYWHERE_WAIT, duty.committed_in(term, last)).await {
+                Ok(true) => decided.into_iter().for_each(answer),
                 // It is durable here and may yet be everywhere.
-                Err(_) => decided.into_iter().for_each(|decided| {
-                    let unknown = Error::new(
-                        Status::REQUEST_TIMEOUT,
-                        "Not every region has confirmed the write in time.",
-                    );
-                    let _ = decided.reply.send(Err(unknown));
-                }),
+                _ => decided.into_iter().for_each(answer_unknown),
             }
         });
     }
@@ -287,6 +286,19 @@ fn answer(decided: Decided) {
     });
     // A client that went away no longer cares.
     let _ = decided.reply.send(answer);
+}
+
+/// Answers what this region cannot vouch for; a refusal stays one.
+fn answer_unknown(decided: Decided) {
+    let unknown = |_| {
+        Error::new(
+            Status::REQUEST_TIMEOUT,
+            "Not every region has confirmed the write in time.",
+        )
+    };
+    let _ = decided
+        .reply
+        .send(decided.result.and_then(|decision| Err(unknown(decision))));
 }
 
 /// Unknown is not failure: what may have happened is never answered as "surely not".

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use orrery_model::{Error, LogId, Result, Status};
+use orrery_model::{Error, LogId, Lsn, Result, Status};
+use tokio::sync::watch;
 
 use super::progress::{Bounds, LogProgress, Progress};
 
@@ -11,9 +12,16 @@ use super::progress::{Bounds, LogProgress, Progress};
 #[derive(Debug)]
 pub struct Duty {
     writes: AtomicBool,
+    /// Counts how often this region began or ceased to write.
+    term: watch::Sender<Term>,
     pub promise: Promise,
     pub progress: Progress,
 }
+
+/// A time in which a region writes without a break. What was begun in one must not be confirmed in another: in between, another
+/// region may have written and may lack it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Term(u64);
 
 /// What an acknowledged write means across regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +38,7 @@ impl Duty {
     pub fn new(writes: bool, promise: Promise) -> Duty {
         Duty {
             writes: AtomicBool::new(writes),
+            term: watch::Sender::default(),
             promise,
             progress: Progress::default(),
         }
@@ -41,6 +50,7 @@ impl Duty {
 
     pub fn set_writes(&self, writes: bool) {
         self.writes.store(writes, Ordering::Release);
+        self.term.send_modify(|term| term.0 += 1);
     }
 
     /// Refuses a write where another region takes them.
@@ -64,17 +74,44 @@ pub struct LogDuty {
 }
 
 impl LogDuty {
-    /// May a write be decided now?
-    pub fn admit(&self) -> Result<()> {
+    /// How many transactions may be decided now; at least one.
+    pub fn room(&self) -> Result<usize> {
         self.duty.check_writes()?;
-        match self.duty.promise {
-            Promise::Within(bounds) if self.progress.exceeds(bounds) => Err(Error::new(
+        let Promise::Within(bounds) = self.duty.promise else {
+            return Ok(usize::MAX);
+        };
+        match self.progress.room(bounds) {
+            0 => Err(Error::new(
                 Status::REPLICATION_QUEUE_FULL,
                 "Another region lags behind by as much as the account's bounded staleness allows.",
             )
             .with_retry_after_ms(100)),
-            _ => Ok(()),
+            room => Ok(usize::try_from(room).unwrap_or(usize::MAX)),
         }
+    }
+
+    /// The term that runs now.
+    pub fn term(&self) -> Term {
+        *self.duty.term.borrow()
+    }
+
+    /// Waits until every region that counts has `lsn`, which was appended or read in `term`. `false` when the term ended
+    /// first: whether the others have it is not known then, and may never be.
+    pub async fn committed_in(&self, term: Term, lsn: Lsn) -> bool {
+        let mut terms = self.duty.term.subscribe();
+        let committed = tokio::select! {
+            biased;
+            // The sender lives in `self`, so waiting cannot fail. Both are safe to drop.
+            _ = terms.wait_for(|now| *now != term) => false,
+            () = self.progress.wait_committed(lsn) => true,
+        };
+        committed && self.term() == term
+    }
+
+    /// The same for what was read just now.
+    pub async fn committed_now(&self, lsn: Lsn) -> bool {
+        let term = self.term();
+        self.duty.writes() && self.committed_in(term, lsn).await
     }
 
     /// Must an acknowledgement wait for other regions?

@@ -99,6 +99,8 @@ pub struct RegionInfo {
 pub struct Loss {
     /// By log: transactions that no other region has.
     pub transactions: BTreeMap<u64, u64>,
+    /// The last LSN that another region has, for the same logs.
+    pub kept: BTreeMap<u64, Lsn>,
 }
 
 impl Fleet {
@@ -286,6 +288,8 @@ impl Fleet {
         for reader in readers.filter(|reader| reader.id != topology.writer().id) {
             let _ = tokio::time::timeout(HOLD_MAX / 4, wait_level(&old, self.node(reader.id))).await;
         }
+        // Writers that wait for every region get their answer while this one can still give it.
+        let _ = tokio::time::timeout(HOLD_MAX / 4, wait_confirmed(&old)).await;
         self.keeper.save(&next)?;
         self.stop_following();
         if let Err(error) = new.promote(next.epoch, EpochStart::Next).await {
@@ -333,7 +337,7 @@ impl Fleet {
         for other in next.online().filter(|other| other.id != next.writer().id) {
             take_what_is_ahead(heir, self.node(other.id)).await?;
         }
-        let loss = difference(&old, heir);
+        let loss = difference(&old, heir).await;
         self.keeper.save(&next)?;
         heir.promote(next.epoch, EpochStart::Above).await?;
         self.set_topology(next);
@@ -523,6 +527,16 @@ async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
     }
 }
 
+/// Waits until every region that counts has told the one that writes that it has everything.
+async fn wait_confirmed(writer: &Arc<Node>) {
+    if writer.duty.promise != Promise::Everywhere {
+        return;
+    }
+    for (log, own) in writer.live_logs() {
+        writer.duty.progress.of(log).wait_committed(own.head().lsn).await;
+    }
+}
+
 /// Before a region begins to write it takes over what another region has of the same history and it has not.
 async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
     let own = heir.live_logs();
@@ -549,16 +563,35 @@ async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
 }
 
 /// What one region has and another has not.
-fn difference(old: &Arc<Node>, heir: &Arc<Node>) -> Loss {
+async fn difference(old: &Arc<Node>, heir: &Arc<Node>) -> Loss {
     let has = heir.live_logs();
     let mut loss = Loss::default();
     for (log, theirs) in old.live_logs() {
-        let (head, reached) = (theirs.head().lsn, has.get(&log).map_or(Lsn::ZERO, |own| own.head().lsn));
-        if head > reached {
-            loss.transactions.insert(log.0, head.0 - reached.0);
+        let reached = has.get(&log).map_or(Lsn::ZERO, |own| own.head().lsn);
+        let n_missing = count_after(&*theirs, reached).await;
+        if n_missing > 0 {
+            loss.transactions.insert(log.0, n_missing);
+            loss.kept.insert(log.0, reached);
         }
     }
     loss
+}
+
+/// Counts the transactions after an LSN: LSNs jump where an epoch begins. A log that no longer reaches back so far is counted
+/// by its LSNs.
+async fn count_after(log: &dyn Log, after: Lsn) -> u64 {
+    let head = log.head().lsn;
+    let (mut last, mut n_counted) = (after, 0);
+    while last < head {
+        match log.read_log(last, 1024 * 1024).await {
+            Ok(transactions) if !transactions.is_empty() => {
+                n_counted += transactions.len() as u64;
+                last = transactions.last().map_or(head, |transaction| transaction.lsn);
+            }
+            _ => return n_counted + head.0 - last.0,
+        }
+    }
+    n_counted
 }
 
 fn refused(message: &str) -> Error {

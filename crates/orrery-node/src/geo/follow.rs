@@ -84,6 +84,11 @@ async fn ship(
 ) -> Ended {
     let hold = source.log.hold(start.lsn);
     let mut last = start;
+    source.there.ready().await;
+    let theirs = source.log.head();
+    if theirs.lsn < start.lsn || (theirs.lsn == start.lsn && theirs.hash != start.hash) {
+        return Ended::Diverged;
+    }
     loop {
         source.there.ready().await;
         let head = source.log.wait_past(last.lsn).await;
@@ -170,10 +175,7 @@ async fn tell_one(source: &Source, mut parcel: Parcel, lsn: Lsn) {
 async fn learn_committed(source: &Source, sink: &dyn Sink) {
     let mut known = Lsn::ZERO;
     loop {
-        let Some(committed) = source.progress.committed_past(known).await else {
-            // This region alone does not count; nobody waits for it.
-            return std::future::pending().await;
-        };
+        let committed = source.progress.committed_past(known).await;
         source.there.ready().await;
         let parcel = source.there.depart(REPORT_BYTES);
         if source.there.arrival(parcel).await {

@@ -156,13 +156,13 @@ impl LogProgress {
             .await;
     }
 
-    /// Waits until what is committed has changed from `known`, and answers it; `None` when no other region counts.
-    pub async fn committed_past(&self, known: Lsn) -> Option<Lsn> {
+    /// Waits until more than `known` is committed, and answers how much. While no other region counts, nothing is.
+    pub async fn committed_past(&self, known: Lsn) -> Lsn {
         let mut state = self.state.subscribe();
-        let moved = state
-            .wait_for(|state| self.committed_in(state).is_none_or(|committed| committed > known))
-            .await;
-        moved.ok().and_then(|state| self.committed_in(&state))
+        let past = |state: &State| self.committed_in(state).filter(|committed| *committed > known);
+        // The sender lives in `self`, so waiting cannot fail.
+        let moved = state.wait_for(|state| past(state).is_some()).await;
+        moved.ok().and_then(|state| past(&state)).unwrap_or(known)
     }
 
     /// What a region lacks.
@@ -170,14 +170,15 @@ impl LogProgress {
         self.state.borrow().lag(region)
     }
 
-    /// Does a region that counts lack more than it may?
-    pub fn exceeds(&self, bounds: Bounds) -> bool {
+    /// How many transactions may follow before a region that counts lacks more than it may.
+    pub fn room(&self, bounds: Bounds) -> u64 {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let state = self.state.borrow();
-        members.iter().any(|member| {
-            let lag = state.lag(*member);
-            lag.transactions >= bounds.transactions || lag.age >= bounds.age
-        })
+        let room = |member: &RegionId| match state.lag(*member) {
+            lag if lag.age >= bounds.age => 0,
+            lag => bounds.transactions.saturating_sub(lag.transactions),
+        };
+        members.iter().map(room).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -272,13 +273,13 @@ mod tests {
             age: Duration::from_secs(5),
         };
         log.appended(Lsn(2));
-        assert!(!log.exceeds(bounds));
+        assert!(log.room(bounds) > 0);
         log.appended(Lsn(3));
-        assert!(log.exceeds(bounds));
+        assert_eq!(log.room(bounds), 0);
         log.report(NEAR, Lsn(2));
-        assert!(!log.exceeds(bounds));
+        assert!(log.room(bounds) > 0);
         tokio::time::advance(Duration::from_secs(6)).await;
-        assert!(log.exceeds(bounds));
+        assert_eq!(log.room(bounds), 0);
     }
 
     #[tokio::test]

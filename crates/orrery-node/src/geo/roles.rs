@@ -1,6 +1,6 @@
 //! A node changes its role: from following to writing, and back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use orrery_model::log::{Operation, Transaction};
@@ -20,15 +20,15 @@ use crate::reshard;
 pub enum EpochStart {
     /// Right after the last one: nothing was lost.
     Next,
-    /// Above everything the old writer may have given out.
+    /// Above everything that any earlier epoch may have given out, known here or not.
     Above,
 }
 
 impl EpochStart {
-    fn lsn(self, head: Position) -> Lsn {
+    fn lsn(self, head: Position, epoch: Epoch) -> Lsn {
         match self {
             EpochStart::Next => head.lsn.next(),
-            EpochStart::Above => head.lsn.next_epoch_start(),
+            EpochStart::Above => head.lsn.next_epoch_start().max(epoch.start_above()),
         }
     }
 }
@@ -39,7 +39,7 @@ impl Node {
         self.control.reopen_as(&*self.store, Role::Own { epoch }).await?;
         let head = self.control.log().head();
         if head.epoch < epoch {
-            self.control.begin_epoch(epoch, start.lsn(head)).await?;
+            self.control.begin_epoch(epoch, start.lsn(head, epoch)).await?;
         }
         // Before the partitions open: bringing one up to its container's definition is a write.
         self.duty.set_writes(true);
@@ -72,7 +72,7 @@ impl Node {
         let is_open = state.is_some_and(|state| state.children.is_empty());
         if is_open && head.epoch < epoch {
             let operation = Operation::EpochStarted { previous: head.lsn };
-            let entry = Transaction::at_lsn(head, epoch, start.lsn(head), self.now(), vec![operation]);
+            let entry = Transaction::at_lsn(head, epoch, start.lsn(head, epoch), self.now(), vec![operation]);
             append_transaction(&*log, entry).await?;
         }
         self.open_partition_as(container, range, epoch).await.map(drop)
@@ -134,13 +134,19 @@ impl Node {
     }
 
     /// The system log and the logs of every partition that is open, in one region's hands.
-    pub(crate) fn live_logs(&self) -> HashMap<LogId, Arc<dyn Log>> {
-        let mut logs: HashMap<LogId, Arc<dyn Log>> = self
+    pub(crate) fn live_logs(&self) -> BTreeMap<LogId, Arc<dyn Log>> {
+        let mut logs: BTreeMap<LogId, Arc<dyn Log>> = self
             .all_ranges()
             .iter()
             .filter_map(|(_, range)| Some((range.log, Arc::clone(&self.partition(range).ok()?.log))))
             .collect();
         logs.insert(LogId::SYSTEM, self.control.log());
         logs
+    }
+
+    /// Where this region's copy of every log stands.
+    pub fn positions(&self) -> BTreeMap<LogId, Position> {
+        let logs = self.live_logs().into_iter();
+        logs.map(|(log, open)| (log, open.head())).collect()
     }
 }

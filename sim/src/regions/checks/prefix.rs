@@ -1,0 +1,110 @@
+//! Every region's state is the write region's log up to some point.
+
+use std::collections::HashMap;
+
+use orrery_model::{ChainHash, Epoch, Lsn};
+
+use super::super::history::{History, Standing};
+use super::Broken;
+
+/// Two regions at the same point of a log have the same log, and a region's log only grows.
+pub fn regions_share_one_log(history: &History) -> Result<(), Broken> {
+    let mut known: HashMap<(Epoch, Lsn), (ChainHash, &str)> = HashMap::new();
+    let mut last: HashMap<&str, &Standing> = HashMap::new();
+    for standing in &history.standings {
+        let (epoch, lsn, hash) = (standing.position.epoch, standing.position.lsn, standing.position.hash);
+        let (first, elsewhere) = known.entry((epoch, lsn)).or_insert((hash, standing.region));
+        if *first != hash {
+            return Err(format!(
+                "{} and {elsewhere} differ at {epoch:?} {lsn:?}",
+                standing.region
+            ));
+        }
+        if let Some(before) = last.insert(standing.region, standing)
+            && (epoch, lsn) < (before.position.epoch, before.position.lsn)
+            && !began_anew(history, before, standing)
+        {
+            return Err(format!(
+                "{} went back from {:?} to {:?}",
+                standing.region, before.position, standing.position
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A region that was away may have given up an end that the others never had.
+fn began_anew(history: &History, before: &Standing, after: &Standing) -> bool {
+    history
+        .returns
+        .iter()
+        .any(|(at, region)| *region == after.region && before.at < *at && *at <= after.at)
+}
+
+/// Items that are only written together are only seen together.
+pub fn batches_are_seen_whole(history: &History) -> Result<(), Broken> {
+    match history.pairs.iter().find(|pair| pair.values.0 != pair.values.1) {
+        Some(pair) => Err(format!("{} showed half a batch: {:?}", pair.region, pair.values)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_model::Position;
+
+    use super::*;
+    use crate::regions::history::PairRead;
+
+    fn standing(at: u64, region: &'static str, lsn: u64, hash: u8) -> Standing {
+        Standing {
+            at,
+            region,
+            position: Position {
+                epoch: Epoch(0),
+                lsn: Lsn(lsn),
+                hash: ChainHash([hash; 16]),
+            },
+            now_ms: at,
+            serves: true,
+            acknowledged: None,
+        }
+    }
+
+    fn seen(standings: Vec<Standing>) -> History {
+        History {
+            standings,
+            ..History::default()
+        }
+    }
+
+    #[test]
+    fn regions_that_differ_at_one_point_are_noticed() {
+        let same = seen(vec![standing(1, "a", 1, 1), standing(2, "b", 1, 1)]);
+        regions_share_one_log(&same).expect("they are the same");
+        let differ = seen(vec![standing(1, "a", 1, 1), standing(2, "b", 1, 2)]);
+        assert!(regions_share_one_log(&differ).unwrap_err().contains("differ"));
+    }
+
+    #[test]
+    fn a_region_that_goes_back_is_noticed_unless_it_was_away() {
+        let mut history = seen(vec![standing(1, "a", 2, 2), standing(3, "a", 1, 1)]);
+        assert!(regions_share_one_log(&history).unwrap_err().contains("went back"));
+        history.returns.push((2, "a"));
+        regions_share_one_log(&history).expect("it began anew");
+    }
+
+    #[test]
+    fn half_a_batch_is_noticed() {
+        let values = (Some(1), None);
+        let history = History {
+            pairs: vec![PairRead {
+                at: 1,
+                region: "a",
+                values,
+            }],
+            ..History::default()
+        };
+        assert!(batches_are_seen_whole(&history).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! What happened in a run, as clients and an observer of all regions saw it.
+
+use orrery_model::{Epoch, Lsn, Position};
+
+/// When something happened: events of one run in the order they happened, no two at once.
+pub type Tick = u64;
+
+/// One item: its partition key and id.
+pub type Item = (&'static str, &'static str);
+
+/// A recorded run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub calls: Vec<Call>,
+    pub pairs: Vec<PairRead>,
+    pub standings: Vec<Standing>,
+    pub losses: Vec<Loss>,
+    /// Regions that came back after they had been away, and may have begun anew.
+    pub returns: Vec<(Tick, &'static str)>,
+    /// What every region holds once nothing happens any more.
+    pub finals: Vec<(&'static str, Vec<(Item, u64)>)>,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub client: usize,
+    pub region: &'static str,
+    pub item: Item,
+    pub action: Action,
+    pub invoked: Tick,
+    pub completed: Tick,
+    /// What the client had seen of the partition and told the region.
+    pub token: Option<(i64, Lsn)>,
+    pub answer: Answer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Read,
+    /// Values are unique. `expected`: only over this version.
+    Write {
+        value: u64,
+        expected: Option<u64>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The value and its LSN; the version and LSN at which the partition stood.
+    Read {
+        found: Option<(u64, Lsn)>,
+        at: (i64, Lsn),
+    },
+    Written {
+        lsn: Lsn,
+        version: i64,
+    },
+    /// A definite no: nothing happened.
+    Refused(u16, u32),
+    /// It happened, or did not, or will.
+    Unknown,
+}
+
+/// Two items that are only ever written together, read at once.
+#[derive(Clone, Debug)]
+pub struct PairRead {
+    pub at: Tick,
+    pub region: &'static str,
+    pub values: (Option<u64>, Option<u64>),
+}
+
+/// Where a region's log stood; the observer looks after every acknowledged write.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub at: Tick,
+    pub region: &'static str,
+    pub position: Position,
+    /// Milliseconds of the simulated clock.
+    pub now_ms: u64,
+    pub serves: bool,
+    /// Set when the look was taken because this was acknowledged.
+    pub acknowledged: Option<Lsn>,
+}
+
+/// The end of a log that a forced failover cut off.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    pub at: Tick,
+    /// The epoch that ended.
+    pub epoch: Epoch,
+    /// Everything after this LSN, up to `head`, is gone.
+    pub after: Lsn,
+    pub head: Lsn,
+}
+
+impl History {
+    /// Was this write, acknowledged before, reported as lost?
+    pub fn is_lost(&self, lsn: Lsn, completed: Tick) -> bool {
+        self.losses
+            .iter()
+            .any(|loss| completed < loss.at && loss.after < lsn && lsn <= loss.head)
+    }
+
+    /// Writes of one item with what became of them.
+    pub fn writes(&self, item: Item) -> impl Iterator<Item = (&Call, u64, Option<u64>)> {
+        self.calls.iter().filter_map(move |call| match call.action {
+            Action::Write { value, expected } if call.item == item => Some((call, value, expected)),
+            _ => None,
+        })
+    }
+
+    pub fn items(&self) -> Vec<Item> {
+        let mut items: Vec<Item> = self.calls.iter().map(|call| call.item).collect();
+        items.sort_unstable();
+        items.dedup();
+        items
+    }
+}
