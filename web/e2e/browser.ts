@@ -1,8 +1,7 @@
 // A browser per test file, and what a person does with it. `CHROMIUM` names the browser; Debian's is the default.
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { chromium, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core';
+import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
 import { afterAll, expect, inject } from 'vitest';
 
 const FLAGS = [
@@ -20,26 +19,18 @@ const ARTEFACTS = join(import.meta.dirname, 'artefacts');
 export const services = inject('services');
 export const [here, , there] = services.map((service) => service.name) as [string, string, string];
 
-const opened: { context: BrowserContext; directory: string }[] = [];
+let browser: Browser | null = null;
 
 afterAll(async () => {
-  for (const { context, directory } of opened.splice(0)) {
-    await context.close();
-    rmSync(directory, { recursive: true, force: true });
-  }
+  await browser?.close();
 });
 
 /** A visitor with an empty profile, at the first region's service. Policy violations and errors of the page are collected. */
 export async function visitor(options: BrowserContextOptions = {}): Promise<{ page: Page; complaints: string[] }> {
-  const directory = mkdtempSync(join(tmpdir(), 'orrery-browser-'));
-  const context = await chromium.launchPersistentContext(directory, {
-    executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium',
-    args: FLAGS,
-    viewport: { width: 1280, height: 900 },
-    ...options,
-  });
-  opened.push({ context, directory });
-  const page = context.pages()[0] ?? (await context.newPage());
+  // Started with a temporary directory for its profile, which goes away with it; visitors share nothing but the process.
+  browser ??= await chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: FLAGS });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(String(error)));
@@ -47,7 +38,7 @@ export async function visitor(options: BrowserContextOptions = {}): Promise<{ pa
     if (/Content Security Policy|Uncaught/.test(message.text())) complaints.push(message.text());
   });
   await page.goto(services[0]!.url);
-  await page.getByRole('link', { name: 'Feed' }).waitFor();
+  await page.getByRole('navigation').getByRole('link', { name: 'Feed' }).waitFor();
   return { page, complaints };
 }
 
