@@ -360,8 +360,8 @@ impl Fleet {
         self.node(back).demote().await?;
         // It serves only when it has caught up: until then it may hold what the others never had.
         self.follow(back);
-        let level = tokio::time::timeout(RETURN_MAX, wait_level(&self.writer(), self.node(back))).await;
-        if level.is_err() {
+        if tokio::time::timeout(RETURN_MAX, self.join(back, &next)).await.is_err() {
+            self.writer().duty.progress.set_members(readers(&topology));
             self.unfollow(back);
             return Err(refused(
                 "The region did not catch up in time and stays offline; try again.",
@@ -370,6 +370,15 @@ impl Fleet {
         self.keeper.save(&next)?;
         self.set_topology(next);
         Ok(())
+    }
+
+    /// Waits until a region that does not serve yet has everything that was ever acknowledged. What is acknowledged while it
+    /// takes the last step must count it already, or it would begin to serve without that.
+    async fn join(&self, region: RegionId, next: &Topology) {
+        let writer = self.writer();
+        wait_level(&writer, self.node(region)).await;
+        writer.duty.progress.set_members(readers(next));
+        wait_level(&writer, self.node(region)).await;
     }
 
     /// Stops every region.
@@ -410,11 +419,7 @@ impl Fleet {
                 ..Account::clone(&node.account())
             });
         }
-        let readers = topology.online().skip(1).map(|region| region.id);
-        self.writer()
-            .duty
-            .progress
-            .set_members(readers.collect::<BTreeSet<_>>());
+        self.writer().duty.progress.set_members(readers(&topology));
     }
 
     fn follow_writer(&self) {
@@ -506,6 +511,11 @@ async fn provision(writer: &Arc<Node>, store: &dyn Store) -> Result<()> {
         copy_view(store, Arc::clone(&snapshot), log, snapshot.position()).await?;
     }
     Ok(())
+}
+
+/// The regions that serve and do not write.
+fn readers(topology: &Topology) -> BTreeSet<RegionId> {
+    topology.online().skip(1).map(|region| region.id).collect()
 }
 
 /// Waits until one region has everything another has.
