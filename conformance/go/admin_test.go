@@ -19,7 +19,13 @@ import (
 // administer sends a signed administration request: empty resource type, the path as the link.
 func administer(s *scene, verb, path string, query url.Values, body, answer any) {
 	s.Helper()
-	request, err := http.NewRequestWithContext(s.ctx, verb, endpoint()+path+"?"+query.Encode(), bytes.NewReader(s.encode(body)))
+	administerAt(s, endpoint(), verb, path, query, body, answer)
+}
+
+func administerAt(s *scene, server, verb, path string, query url.Values, body, answer any) {
+	s.Helper()
+	target := server + path + "?" + query.Encode()
+	request, err := http.NewRequestWithContext(s.ctx, verb, target, bytes.NewReader(s.encode(body)))
 	s.ok(err)
 	date := time.Now().UTC().Format(http.TimeFormat)
 	secret, err := base64.StdEncoding.DecodeString(os.Getenv("ORRERY_KEY"))

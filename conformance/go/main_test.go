@@ -36,6 +36,13 @@ func TestConformance(t *testing.T) {
 			t.Skip(reason)
 		})
 	}
+	t.Run("regions", func(t *testing.T) {
+		t.Parallel()
+		// They change the roles of the account's regions: one after the other.
+		for name, scenario := range regionScenarios {
+			t.Run(name, func(t *testing.T) { run(t, name, scenario) })
+		}
+	})
 	for name, scenario := range allScenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +58,7 @@ func allScenarios() scenarios {
 	for _, group := range []scenarios{
 		accountScenarios, databaseScenarios, containerScenarios, throughputScenarios, itemScenarios, itemKeyScenarios,
 		itemConditionScenarios, itemLifetimeScenarios, patchScenarios, batchScenarios, partitionScenarios,
-		changeFeedScenarios,
+		changeFeedScenarios, queryScenarios,
 	} {
 		maps.Copy(all, group)
 	}

@@ -82,11 +82,11 @@ export async function waitUntil(condition, seconds = 15) {
 export const range = (from, to) => Array.from({ length: to - from }, (_, index) => from + index);
 
 /** Signed like any request: empty resource type, the path as the link. */
-export async function administer(method, path, query = "", body = undefined) {
+export async function administer(method, path, query = "", body = undefined, server = endpoint) {
   const date = new Date().toUTCString();
   const text = `${method.toLowerCase()}\n\n${path}\n${date.toLowerCase()}\n\n`;
   const signature = createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
-  const answer = await fetch(endpoint + path + query, {
+  const answer = await fetch(server + path + query, {
     method,
     body: body && JSON.stringify(body),
     headers: {

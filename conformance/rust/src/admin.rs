@@ -1,4 +1,4 @@
-//! The server's own administration, for what no SDK asks for: splitting a partition.
+//! The server's own administration, for what no SDK asks for: splitting partitions, changing the roles of regions.
 
 use anyhow::{Context as _, Result, ensure};
 use azure_core::credentials::Secret;
@@ -19,7 +19,38 @@ pub async fn split_first_partition(endpoint: &str, key: &str, database: &str, co
     Ok(())
 }
 
-async fn call(endpoint: &str, key: &str, verb: &str, path: &str, query: &str, form: Option<Value>) -> Result<Value> {
+/// The numbers of a container's partitions.
+pub async fn partitions(endpoint: &str, key: &str, database: &str, container: &str) -> Result<Vec<u64>> {
+    let query = format!("?database={database}&container={container}");
+    let listed = call(endpoint, key, "GET", "_orrery/v1/partitions", &query, None).await?;
+    let partitions = listed["partitions"].as_array().context("no list of partitions")?;
+    Ok(partitions
+        .iter()
+        .filter_map(|entry| entry["partition"].as_u64())
+        .collect())
+}
+
+/// Splits the first partitions that the container has now, so many of them.
+pub async fn split_partitions(endpoint: &str, key: &str, database: &str, container: &str, count: usize) -> Result<()> {
+    for partition in partitions(endpoint, key, database, container)
+        .await?
+        .into_iter()
+        .take(count)
+    {
+        let form = json!({"database": database, "container": container, "partition": partition});
+        call(endpoint, key, "POST", "_orrery/v1/partitions/split", "", Some(form)).await?;
+    }
+    Ok(())
+}
+
+pub async fn call(
+    endpoint: &str,
+    key: &str,
+    verb: &str,
+    path: &str,
+    query: &str,
+    form: Option<Value>,
+) -> Result<Value> {
     let url: Url = format!("{endpoint}{path}{query}").parse()?;
     let date = to_rfc7231(&OffsetDateTime::now_utc());
     let text = format!("{}\n\n{path}\n{}\n\n", verb.to_lowercase(), date.to_lowercase());

@@ -19,6 +19,7 @@ const SCENARIO_TIMEOUT: Duration = Duration::from_secs(60);
 pub type Cases = Vec<(&'static str, Case)>;
 
 /// What is done about a scenario.
+#[derive(Clone)]
 pub enum Case {
     Run(fn(Scene) -> BoxFuture<'static, Result<()>>),
     /// A sentence on why the SDK cannot express it.
@@ -36,18 +37,13 @@ macro_rules! cases {
 pub(crate) use cases;
 
 pub async fn run(environment: Environment) -> Result<()> {
-    let cases = scenarios::all();
-    check_names(&cases)?;
+    check_names(&[scenarios::all(), scenarios::one_by_one()].concat())?;
     let path = environment.results.clone();
-    let outcomes: BTreeMap<&str, String> = stream::iter(cases)
-        .map(|(name, case)| {
-            let environment = environment.clone();
-            async move { (name, outcome(environment, name, case).await) }
-        })
-        .buffer_unordered(CONCURRENCY)
-        .inspect(|(name, outcome)| eprintln!("{name}: {outcome}"))
-        .collect()
-        .await;
+    let (side_by_side, one_by_one) = futures::join!(
+        play(environment.clone(), scenarios::all(), CONCURRENCY),
+        play(environment, scenarios::one_by_one(), 1),
+    );
+    let outcomes: BTreeMap<&str, String> = side_by_side.into_iter().chain(one_by_one).collect();
     let results = json!({
         "language": "rust",
         "sdk": "azure_data_cosmos",
@@ -57,8 +53,20 @@ pub async fn run(environment: Environment) -> Result<()> {
     std::fs::write(&path, results.to_string()).with_context(|| format!("cannot write {}", path.display()))
 }
 
+async fn play(environment: Environment, cases: Cases, concurrency: usize) -> BTreeMap<&'static str, String> {
+    stream::iter(cases)
+        .map(|(name, case)| {
+            let environment = environment.clone();
+            async move { (name, outcome(environment, name, case).await) }
+        })
+        .buffer_unordered(concurrency)
+        .inspect(|(name, outcome)| eprintln!("{name}: {outcome}"))
+        .collect()
+        .await
+}
+
 /// The list is the truth: nothing missing here, nothing made up.
-fn check_names(cases: &Cases) -> Result<()> {
+fn check_names(cases: &[(&'static str, Case)]) -> Result<()> {
     let listed: BTreeSet<&str> = SCENARIOS
         .lines()
         .filter(|line| !line.starts_with('#'))

@@ -4,6 +4,8 @@
 //! nothing with the others; a panic, such as a debug assertion of the SDK, fails only the scenario it happened in.
 
 mod admin;
+mod catalogue;
+mod fleet;
 mod harness;
 mod scenarios;
 mod scene;

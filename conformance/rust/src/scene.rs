@@ -1,5 +1,6 @@
 //! What a scenario plays in: the server's addresses and keys, a client, and databases that are its own.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +22,10 @@ pub struct Environment {
     pub endpoint: String,
     pub key: String,
     pub read_only_key: String,
+    /// Of the account with three regions.
+    pub regions_endpoint: String,
+    /// The same account's regions by name.
+    pub region_endpoints: BTreeMap<String, String>,
     pub results: PathBuf,
     /// Makes names unique on a server that has seen other runs.
     pub run: u32,
@@ -33,6 +38,8 @@ impl Environment {
             endpoint: get("ORRERY_ENDPOINT")?,
             key: get("ORRERY_KEY")?,
             read_only_key: get("ORRERY_READ_ONLY_KEY")?,
+            regions_endpoint: get("ORRERY_REGIONS_ENDPOINT")?,
+            region_endpoints: serde_json::from_str(&get("ORRERY_REGIONS")?)?,
             results: get("ORRERY_RESULTS")?.into(),
             run: std::process::id(),
         })
@@ -111,21 +118,34 @@ impl Scene {
 }
 
 pub async fn connect(endpoint: &str, key: &str) -> Result<CosmosClient> {
-    build(CosmosClient::builder(), endpoint, key).await
+    let near = RoutingStrategy::ProximityTo(Region::WEST_US);
+    build(CosmosClient::builder(), endpoint, key, near).await
 }
 
 /// For a key that others do not use: within one runtime of the SDK a container stays tied to the key it was first found
 /// with, whichever client asks for it later.
 pub async fn connect_apart(endpoint: &str, key: &str) -> Result<CosmosClient> {
     let runtime = CosmosRuntime::builder().build().await?;
-    build(CosmosClient::builder().with_runtime(runtime), endpoint, key).await
+    let near = RoutingStrategy::ProximityTo(Region::WEST_US);
+    build(CosmosClient::builder().with_runtime(runtime), endpoint, key, near).await
 }
 
-async fn build(builder: CosmosClientBuilder, endpoint: &str, key: &str) -> Result<CosmosClient> {
+/// A client with a runtime of its own that prefers regions in this order.
+pub async fn connect_preferring(endpoint: &str, key: &str, regions: &[&'static str]) -> Result<CosmosClient> {
+    let runtime = CosmosRuntime::builder().build().await?;
+    let regions = regions.iter().map(|name| Region::new(*name)).collect();
+    let preferred = RoutingStrategy::PreferredRegions(regions);
+    build(CosmosClient::builder().with_runtime(runtime), endpoint, key, preferred).await
+}
+
+async fn build(
+    builder: CosmosClientBuilder,
+    endpoint: &str,
+    key: &str,
+    routing: RoutingStrategy,
+) -> Result<CosmosClient> {
     let account = AccountReference::with_authentication_key(endpoint.parse()?, key.to_owned());
-    Ok(builder
-        .build(account, RoutingStrategy::ProximityTo(Region::WEST_US))
-        .await?)
+    Ok(builder.build(account, routing).await?)
 }
 
 /// Options that ask for the item in the answer of a write.

@@ -11,6 +11,8 @@ mod item_lifetime;
 mod items;
 mod partitions;
 mod patch;
+mod queries;
+mod regions;
 mod throughput;
 
 use crate::harness::{Cases, cases};
@@ -29,10 +31,16 @@ pub fn all() -> Cases {
         batch::cases(),
         users(),
         partitions::cases(),
+        queries::cases(),
         change_feed::cases(),
         processors(),
     ];
     groups.into_iter().flatten().collect()
+}
+
+/// Scenarios that change what others would see.
+pub fn one_by_one() -> Cases {
+    regions::cases()
 }
 
 fn users() -> Cases {

@@ -52,8 +52,12 @@ final class Admin {
     }
 
     private static JsonNode send(String verb, String path, String query, String body) throws Exception {
+        return send(Server.ENDPOINT, verb, path, query, body);
+    }
+
+    static JsonNode send(String server, String verb, String path, String query, String body) throws Exception {
         String date = HTTP_DATE.format(ZonedDateTime.now(ZoneOffset.UTC));
-        HttpRequest request = HttpRequest.newBuilder(URI.create(Server.ENDPOINT + path + query))
+        HttpRequest request = HttpRequest.newBuilder(URI.create(server + path + query))
                 .version(HttpClient.Version.HTTP_1_1)
                 .header("authorization", encode("type=master&ver=1.0&sig=" + signature(verb, path, date)))
                 .header("x-ms-date", date)

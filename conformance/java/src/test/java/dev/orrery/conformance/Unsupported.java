@@ -15,4 +15,9 @@ class Unsupported {
     @DisplayName("database-name-invalid-is-400")
     @Disabled("the SDK refuses such a name itself")
     void databaseNameInvalid() {}
+
+    @Test
+    @DisplayName("query-resume-ties-after-split")
+    @Disabled("the SDK forgets across a split which rows of equal sort values it has given")
+    void resumeTiesAfterSplit() {}
 }
