@@ -52,6 +52,8 @@ pub enum Presence {
     Hanging,
     /// They are all refused.
     Absent(Error),
+    /// They are refused in the way that makes a client look for the account in its other regions.
+    Retired,
 }
 
 /// Something an administrator asks for.

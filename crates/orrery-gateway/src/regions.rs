@@ -104,10 +104,7 @@ impl Handler for RegionHandler {
             Some(Outage::Hanging) => Presence::Hanging,
             Some(Outage::Unavailable) => Presence::Absent(unavailable()),
             None if self.fleet.is_online(region) => Presence::Here,
-            None => Presence::Absent(Error::new(
-                Status::ACCOUNT_NOT_HERE,
-                "The account is not served in this region.",
-            )),
+            None => Presence::Retired,
         }
     }
 

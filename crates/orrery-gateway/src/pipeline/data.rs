@@ -1,7 +1,7 @@
 //! A request of the data plane: databases, containers, items and what belongs to them.
 
 use http::{HeaderValue, Method, request};
-use orrery_model::Result;
+use orrery_model::{Error, Result, Status};
 use orrery_node::api::{Principal, ResourceKind, Selector};
 use orrery_node::events::Happening;
 use orrery_node::{Failure, Reply, Request};
@@ -27,6 +27,10 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         Presence::Absent(error) => {
             leave_unread(peer, &body);
             return Err(error);
+        }
+        Presence::Retired => {
+            leave_unread(peer, &body);
+            return Err(retired(&head));
         }
     }
     let known = wire::route(&head.uri).and_then(|route| {
@@ -54,6 +58,16 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         },
     )
     .await
+}
+
+/// Every SDK reads elsewhere when it is told that the account is not here. Some write elsewhere only when they are told that
+/// writes are not taken here.
+fn retired(head: &request::Parts) -> Error {
+    let status = match wire::may_write(head) {
+        true => Status::WRITE_FORBIDDEN,
+        false => Status::ACCOUNT_NOT_HERE,
+    };
+    Error::new(status, "The account is not served in this region.")
 }
 
 async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activity_id: HeaderValue) -> Answered {

@@ -111,6 +111,17 @@ fn meaning(route: Route, call: Call<'_>) -> Result<Meaning> {
     }
 }
 
+/// Could the request change anything? Judged by its head alone, for requests that are refused unread.
+pub fn may_write(head: &Parts) -> bool {
+    let headers = Headers(&head.headers);
+    match head.method {
+        Method::GET | Method::HEAD | Method::OPTIONS => false,
+        Method::POST if headers.marked(&names::IS_QUERY_PLAN) => false,
+        Method::POST => headers.marked(&names::IS_BATCH) || !headers.is_query(),
+        _ => true,
+    }
+}
+
 fn items(route: Route, call: Call<'_>) -> Result<Meaning> {
     let (container, target) = route.into_container()?;
     match (target, call.method) {

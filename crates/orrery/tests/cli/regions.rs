@@ -42,16 +42,25 @@ fn count_at(endpoint: &str) -> usize {
 
 /// What the endpoint answers to a request without a signature: 401 when it serves.
 fn status_at(endpoint: &str) -> u16 {
+    refusal_at(endpoint, "GET").0
+}
+
+/// Status and sub-status of a request without a signature.
+fn refusal_at(endpoint: &str, method: &str) -> (u16, Option<u16>) {
     let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(authority).unwrap();
     write!(
         stream,
-        "GET / HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
+        "{method} / HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    let sub_status = answer.lines().find_map(|line| line.strip_prefix("x-ms-substatus: "));
+    (
+        answer.split(' ').nth(1).unwrap().parse().unwrap(),
+        sub_status.map(|text| text.parse().unwrap()),
+    )
 }
 
 #[test]
@@ -97,11 +106,9 @@ fn a_region_that_is_cut_off_lags_and_is_taken_over_from() {
     let loss = region(&server, &["offline", "West US"]);
     assert_eq!(loss["lostTransactions"], 5, "{loss}");
     assert_eq!(writer(&server), "North Europe");
-    assert_eq!(
-        status_at(endpoint(&server, "West US")),
-        403,
-        "a region that is offline serves nothing"
-    );
+    let gone = endpoint(&server, "West US");
+    assert_eq!(refusal_at(gone, "GET"), (403, Some(1008)), "reads go elsewhere");
+    assert_eq!(refusal_at(gone, "PUT"), (403, Some(3)), "so do writes");
     for to in ["North Europe", "Southeast Asia"] {
         region(&server, &["resume", "West US", to]);
     }

@@ -43,6 +43,31 @@ fn a_post_of_items_is_classified_by_its_headers_in_order() {
 }
 
 #[test]
+fn what_may_write_is_known_from_the_head() {
+    let plan = ("x-ms-cosmos-is-query-plan-request", "True");
+    let batch = ("x-ms-cosmos-is-batch-request", "true");
+    let query = ("x-ms-documentdb-isquery", "True");
+    for (method, headers, expected) in [
+        ("GET", &[][..], false),
+        ("POST", &[query], false),
+        ("POST", &[plan, query], false),
+        ("POST", &[batch, query], true),
+        ("POST", &[], true),
+        ("PUT", &[], true),
+        ("PATCH", &[], true),
+        ("DELETE", &[], true),
+    ] {
+        let request = headers
+            .iter()
+            .fold(http::Request::builder().method(method), |request, (name, value)| {
+                request.header(*name, *value)
+            });
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        assert_eq!(may_write(&head), expected, "{method} {headers:?}");
+    }
+}
+
+#[test]
 fn every_request_of_the_api_has_a_name() {
     let throughput = ("x-ms-offer-throughput", "400");
     for (line, headers, body, expected) in [
