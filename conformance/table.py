@@ -47,7 +47,7 @@ def placed(document, table):
 def drawn(sections, summary):
     languages = sorted(summary, key=list(TITLES).index)
     notes = Notes()
-    lines = ["Columns are the official SDKs, unchanged, against `orrery emulator` with four partitions.", ""]
+    lines = ["Columns are the official SDKs, unchanged, against `orrery emulator`, of one and of three regions.", ""]
     lines += [f"- {TITLES[language]}: `{summary[language]['sdk']}` {summary[language]['version']}" for language in languages]
     lines += ["", "✓ the test passes; – the SDK cannot ask for it; ✗ the test fails.", ""]
     lines += [f"| Test | Behaviour | {' | '.join(TITLES[language] for language in languages)} |"]

@@ -18,7 +18,7 @@ import (
 )
 
 // Longest wait for anything that happens by itself, such as an expiry.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // scene is what one scenario works with: a client of its own server account and checks that say what went wrong.
 type scene struct {

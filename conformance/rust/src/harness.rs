@@ -14,7 +14,7 @@ use crate::scene::{Environment, Scene};
 const SCENARIOS: &str = include_str!("../../scenarios.toml");
 const LOCK_FILE: &str = include_str!("../Cargo.lock");
 const CONCURRENCY: usize = 8;
-const SCENARIO_TIMEOUT: Duration = Duration::from_secs(60);
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(180);
 
 pub type Cases = Vec<(&'static str, Case)>;
 
