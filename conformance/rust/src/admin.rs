@@ -1,11 +1,16 @@
 //! The server's own administration, for what no SDK asks for: splitting partitions, changing the roles of regions.
 
+use std::sync::LazyLock;
+
 use anyhow::{Context as _, Result, ensure};
 use azure_core::credentials::Secret;
 use azure_core::hmac::hmac_sha256;
 use azure_core::http::Url;
 use azure_core::time::{OffsetDateTime, to_rfc7231};
 use serde_json::{Value, json};
+
+/// One for all: each reads the machine's certificates anew.
+pub static HTTP: LazyLock<reqwest::Client> = LazyLock::new(reqwest::Client::new);
 
 /// Splits the first partition of a container; it is over when this returns.
 pub async fn split_first_partition(endpoint: &str, key: &str, database: &str, container: &str) -> Result<()> {
@@ -64,7 +69,7 @@ pub async fn call(
         .and_then(|query| query.strip_prefix('='))
         .context("a token is not empty")?
         .to_owned();
-    let request = reqwest::Client::new()
+    let request = HTTP
         .request(verb.parse()?, url)
         .header("authorization", token)
         .header("x-ms-date", date)

@@ -87,7 +87,12 @@ impl Fleet {
     /// How many requests a region has answered with success, by its own count.
     pub async fn answered(&self, operation: &str, region: &str) -> Result<u64> {
         let endpoint = &self.scene.environment.region_endpoints[region];
-        let text = reqwest::get(format!("{endpoint}metrics")).await?.text().await?;
+        let text = admin::HTTP
+            .get(format!("{endpoint}metrics"))
+            .send()
+            .await?
+            .text()
+            .await?;
         let counter = format!("orrery_requests_total{{operation=\"{operation}\",status=\"2");
         text.lines()
             .filter(|line| line.starts_with(&counter))

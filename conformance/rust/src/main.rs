@@ -22,8 +22,8 @@ fn main() -> Result<()> {
     runtime.block_on(harness::run(environment))
 }
 
-/// The SDK trusts the machine's certificates, which `SSL_CERT_FILE` replaces. A process cannot safely change its own
-/// environment, so it starts over with the variable set.
+/// The SDK trusts the machine's certificates, which `SSL_CERT_FILE` replaces where no directory is named. A process cannot
+/// safely change its own environment, so it starts over with the variable set.
 fn trust_the_local_authority() -> Result<()> {
     let authority = std::env::var_os("ORRERY_CA").context("ORRERY_CA is not set")?;
     if std::env::var_os("SSL_CERT_FILE").as_ref() == Some(&authority) {
@@ -33,6 +33,7 @@ fn trust_the_local_authority() -> Result<()> {
     Err(again
         .args(std::env::args_os().skip(1))
         .env("SSL_CERT_FILE", authority)
+        .env_remove("SSL_CERT_DIR")
         .exec()
         .into())
 }

@@ -128,9 +128,12 @@ struct Notes {
 }
 
 impl Load {
-    fn start(container: ContainerClient) -> Load {
+    fn start(container: ContainerClient, name: &str) -> Load {
         let notes = Arc::new(Notes::default());
-        let worker = |number: u32| tokio::spawn(work(container.clone(), number, Arc::clone(&notes)));
+        let worker = |number: u32| {
+            let prefix = format!("{name} {number}");
+            tokio::spawn(work(container.clone(), prefix, Arc::clone(&notes)))
+        };
         let workers = (0..4).map(worker).collect();
         Load { notes, workers }
     }
@@ -143,7 +146,7 @@ impl Load {
             .len()
     }
 
-    /// What was acknowledged, sorted, if nothing went wrong.
+    /// What was acknowledged, if nothing went wrong.
     async fn stop(self) -> Result<Vec<String>> {
         self.notes.stopped.store(true, Ordering::Relaxed);
         for worker in self.workers {
@@ -151,13 +154,13 @@ impl Load {
         }
         let errors = std::mem::take(&mut *self.notes.errors.lock().unwrap_or_else(PoisonError::into_inner));
         ensure!(errors.is_empty(), "the application saw {errors:?}");
-        let mut names = std::mem::take(&mut *self.notes.acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
-        names.sort();
-        Ok(names)
+        Ok(std::mem::take(
+            &mut *self.notes.acknowledged.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 }
 
-async fn work(container: ContainerClient, worker: u32, notes: Arc<Notes>) {
+async fn work(container: ContainerClient, prefix: String, notes: Arc<Notes>) {
     let note = |list: &Mutex<Vec<String>>, text: String| {
         list.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     };
@@ -165,7 +168,7 @@ async fn work(container: ContainerClient, worker: u32, notes: Arc<Notes>) {
         if notes.stopped.load(Ordering::Relaxed) {
             return;
         }
-        let name = format!("{worker}-{number}");
+        let name = format!("{prefix}-{number}");
         let outcome = match fill(&container, std::slice::from_ref(&name)).await {
             Ok(()) => {
                 note(&notes.acknowledged, name.clone());
@@ -181,22 +184,15 @@ async fn work(container: ContainerClient, worker: u32, notes: Arc<Notes>) {
 
 async fn planned_failover(scene: Scene) -> Result<()> {
     let fleet = Fleet::open(scene).await?;
-    let load = Load::start(fleet.seen_from(LAST).await?);
-    let changes = async {
-        eventually("load", || async { Ok(load.n_acknowledged() >= 40) }).await?;
-        for writer in [NEXT, WRITER] {
-            let before = fleet.answered("create_item", writer).await?;
-            fleet.fail_over(writer).await?;
-            eventually("writing elsewhere", || async {
-                Ok(fleet.answered("create_item", writer).await? >= before + 40)
-            })
-            .await?;
-        }
-        anyhow::Ok(())
+    let mut acknowledged = Vec::new();
+    for writer in [NEXT, WRITER] {
+        // A client of this SDK reads the account at most every 5 s and gives a write up after as long.
+        let load = Load::start(fleet.seen_from(LAST).await?, writer);
+        let changed = change_writer(&fleet, &load, writer).await;
+        acknowledged.extend(load.stop().await?);
+        changed?;
     }
-    .await;
-    let acknowledged = load.stop().await?;
-    changes?;
+    acknowledged.sort();
     fleet.wait_level().await?;
     for region in REGIONS {
         let found = fleet.ids_seen_from(region).await?;
@@ -204,6 +200,17 @@ async fn planned_failover(scene: Scene) -> Result<()> {
     }
     fleet.close().await;
     Ok(())
+}
+
+/// Changes the write region once the load is under way, and waits until it writes there.
+async fn change_writer(fleet: &Fleet, load: &Load, writer: &str) -> Result<()> {
+    eventually("load", || async { Ok(load.n_acknowledged() >= 40) }).await?;
+    let before = fleet.answered("create_item", writer).await?;
+    fleet.fail_over(writer).await?;
+    eventually("writing elsewhere", || async {
+        Ok(fleet.answered("create_item", writer).await? >= before + 40)
+    })
+    .await
 }
 
 async fn forced_failover(scene: Scene) -> Result<()> {
