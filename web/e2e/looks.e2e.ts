@@ -84,6 +84,16 @@ test('nothing moves while a page fills', async () => {
   expect(await shift()).toBeLessThan(0.1);
 });
 
+test('the header keeps its parts apart, however long the name', async () => {
+  const { page } = await visitor(PHONE);
+  await signIn(page, fresh('a-rather-long-name-for-a-small-screen'));
+  const region = (await page.getByLabel('Region', { exact: true }).boundingBox())!;
+  const user = (await page.getByRole('banner').getByRole('button').boundingBox())!;
+  expect(region.x + region.width).toBeLessThanOrEqual(user.x);
+  expect(Math.abs(region.y - user.y)).toBeLessThan(4);
+  await expectNoSidewaysScroll(page);
+});
+
 test('the colours follow the system', async () => {
   const { page } = await visitor({ colorScheme: 'light' });
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);

@@ -31,7 +31,6 @@ export interface Call {
   headers?: Record<string, string>;
   query?: Record<string, string | undefined>;
   timeoutMs?: number;
-  signal?: AbortSignal;
 }
 
 export interface Answer<Body> {
@@ -72,12 +71,11 @@ function init(request: Call, requestId: string): RequestInit {
   const headers: Record<string, string> = { ...request.headers, 'X-Request-Id': requestId };
   if (request.token) headers['Authorization'] = `Bearer ${request.token}`;
   if (request.body !== undefined) headers['Content-Type'] = 'application/json';
-  const limit = AbortSignal.timeout(request.timeoutMs ?? TIMEOUT_MS);
   return {
     method: request.method ?? 'GET',
     headers,
     body: request.body === undefined ? null : JSON.stringify(request.body),
-    signal: request.signal ? AbortSignal.any([limit, request.signal]) : limit,
+    signal: AbortSignal.timeout(request.timeoutMs ?? TIMEOUT_MS),
     cache: 'no-store',
     credentials: 'omit',
   };

@@ -32,6 +32,13 @@ test('a minute is kept and no more', () => {
   expect(line(history, 'asia')).toEqual(history.times);
 });
 
+test('a time without samples is a gap', () => {
+  let history = withSample(EMPTY_LAG, 0, [account({ asia: 80 })]);
+  history = withSample(history, 20_000, [account({ asia: 90 })]);
+  expect(history.times).toEqual([0, 1, 20_000]);
+  expect(line(history, 'asia')).toEqual([80, null, 90]);
+});
+
 test('a region that joins late has no past, and one that leaves no line', () => {
   let history = withSample(EMPTY_LAG, 0, [account({ asia: 1, europe: 2 })]);
   history = withSample(history, 500, [account({ asia: 3, africa: 4 })]);

@@ -12,8 +12,19 @@ export interface LagHistory {
 
 export const EMPTY_LAG: LagHistory = { times: [], lines: new Map() };
 
+/** A pause longer than this is shown as one, not bridged by a line. */
+const GAP_MS = 3000;
+
 /** Appends one sample and forgets what is older than the window. Regions may come and go. */
 export function withSample(history: LagHistory, now: number, accounts: WorldAccount[]): LagHistory {
+  const last = history.times.at(-1);
+  const known = last !== undefined && now - last > GAP_MS ? append(history, last + 1, accounts, () => null) : history;
+  return append(known, now, accounts, (lagMs) => lagMs);
+}
+
+type Shown = (lagMs: number | null) => number | null;
+
+function append(history: LagHistory, now: number, accounts: WorldAccount[], shown: Shown): LagHistory {
   const drop = history.times.filter((time) => time < now - WINDOW_MS).length;
   const times = [...history.times.slice(drop), now];
   const lines = new Map<string, Map<string, (number | null)[]>>();
@@ -22,7 +33,7 @@ export function withSample(history: LagHistory, now: number, accounts: WorldAcco
     const regions = new Map<string, (number | null)[]>();
     for (const region of account.regions) {
       const past = before?.get(region.name)?.slice(drop) ?? new Array<null>(times.length - 1).fill(null);
-      regions.set(region.name, [...past, region.lagMs]);
+      regions.set(region.name, [...past, shown(region.lagMs)]);
     }
     lines.set(account.tag, regions);
   }

@@ -8,6 +8,8 @@ import { notices } from './notices.svelte';
 
 const RECONNECT_MS = [1000, 2000, 5000, 10_000];
 const CATCH_UP_MS = [2000, 3000, 5000, 10_000];
+/** A page that nobody sees gives its connection back: browsers have few per service, shared by all tabs. */
+const HIDDEN_MS = 30_000;
 
 class LiveFeed {
   feed = $state.raw(feeds.EMPTY_FEED);
@@ -19,6 +21,7 @@ class LiveFeed {
   private service: Publishing | null = null;
   private source: EventSource | null = null;
   private timers = new Set<ReturnType<typeof setTimeout>>();
+  private hiding: ReturnType<typeof setTimeout> | undefined;
   private reading = false;
   private readAgain = false;
   private n_failures = 0;
@@ -32,7 +35,12 @@ class LiveFeed {
     [this.n_failures, this.n_catchUps, this.reading, this.readAgain] = [0, 0, false, false];
     void this.refresh();
     void this.connect(service);
-    return () => this.stop();
+    const onVisibility = () => this.hideOrShow(service);
+    document.addEventListener('visibilitychange', onVisibility);
+    return () => {
+      document.removeEventListener('visibilitychange', onVisibility);
+      this.stop();
+    };
   }
 
   async more(): Promise<void> {
@@ -103,6 +111,7 @@ class LiveFeed {
       return;
     }
     if (service !== this.service) return;
+    this.source?.close();
     const source = new EventSource(address);
     this.source = source;
     source.addEventListener('open', () => {
@@ -123,13 +132,28 @@ class LiveFeed {
     });
   }
 
+  private hideOrShow(service: Publishing): void {
+    if (service !== this.service) return;
+    if (document.hidden) {
+      this.hiding = this.later([HIDDEN_MS], 1, () => {
+        this.source?.close();
+        this.source = null;
+      });
+    } else if (this.source === null) {
+      this.stream = 'connecting';
+      void this.connect(service);
+    } else {
+      clearTimeout(this.hiding);
+    }
+  }
+
   private reconnect(service: Publishing, problem: unknown): void {
     this.stream = 'lost';
     if (problem instanceof ApiError && problem.refused) this.problem = problem.message;
     this.later(RECONNECT_MS, ++this.n_failures, () => void this.connect(service));
   }
 
-  private later(steps: number[], n: number, action: () => void): void {
+  private later(steps: number[], n: number, action: () => void): ReturnType<typeof setTimeout> {
     const timer = setTimeout(
       () => {
         this.timers.delete(timer);
@@ -138,6 +162,7 @@ class LiveFeed {
       steps[Math.min(n, steps.length) - 1] ?? 1000,
     );
     this.timers.add(timer);
+    return timer;
   }
 
   private stop(): void {

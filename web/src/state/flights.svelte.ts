@@ -36,23 +36,24 @@ class Flights {
       const pauseMs = PAUSES_MS.find(([untilMs]) => askedMs < untilMs)?.[1];
       const flight = this.all.get(id);
       if (pauseMs === undefined || flight === undefined || hasLanded(flight)) return;
-      const seen = await look(base, id);
+      const { seen, retryAfterMs } = await look(base, id);
       const current = this.all.get(id);
       if (current === undefined) return;
       this.all = new Map(this.all).set(id, withSighting(current, region, askedMs, this.elapsedMs(id), seen));
       if (seen === 'present') return;
-      await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(pauseMs, retryAfterMs)));
     }
   }
 }
 
-async function look(base: string, id: string): Promise<Sighting> {
+async function look(base: string, id: string): Promise<{ seen: Sighting; retryAfterMs: number }> {
   try {
     await call(base, `/v1/articles/${encodeURIComponent(id)}`, { timeoutMs: 3000 });
-    return 'present';
+    return { seen: 'present', retryAfterMs: 0 };
   } catch (problem) {
-    if (problem instanceof ApiError && problem.status === 404) return 'absent';
-    return { problem: explain(problem) };
+    if (problem instanceof ApiError && problem.status === 404) return { seen: 'absent', retryAfterMs: 0 };
+    const retryAfterMs = problem instanceof ApiError ? (problem.retryAfterMs ?? 0) : 0;
+    return { seen: { problem: explain(problem) }, retryAfterMs };
   }
 }
 

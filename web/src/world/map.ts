@@ -19,7 +19,7 @@ export interface MapArc {
   to: string;
   kind: 'open' | 'cut' | 'paused' | 'idle' | 'moving' | 'done';
   strong: boolean;
-  label: string;
+  text: string;
 }
 
 /** More labels than this would hide the map; the table has them all. */
@@ -46,7 +46,7 @@ export function worldArcs(links: Link[], highlighted: string | null): MapArc[] {
     to: link.to,
     kind: link.cut ? 'cut' : link.paused ? 'paused' : 'open',
     strong: linkName(link) === highlighted,
-    label: links.length <= N_LABELS_MAX || linkName(link) === highlighted ? linkState(link) : '',
+    text: links.length <= N_LABELS_MAX || linkName(link) === highlighted ? linkState(link) : '',
   }));
 }
 
@@ -71,7 +71,7 @@ export function flightArcs(flight: Flight): MapArc[] {
     .filter(({ region }) => region !== flight.from)
     .map((leg) => {
       const arrived = leg.state === 'arrived';
-      return { from: flight.from, to: leg.region, kind: arrived ? 'done' : 'moving', strong: arrived, label: '' };
+      return { from: flight.from, to: leg.region, kind: arrived ? 'done' : 'moving', strong: arrived, text: '' };
     });
 }
 
