@@ -71,6 +71,11 @@ describe('reading the first page again', () => {
     expect(ids(withFirstPage(before, page([note('b', 2), note('a', 1)])))).toBe('b a');
   });
 
+  test('does not make unread what was read, when the replica has not heard of it', () => {
+    const before = withRead(withFirstPage(EMPTY_FEED, page([note('a', 1)])), 'a', 7);
+    expect(withFirstPage(before, page([note('a', 1)])).items[0]?.readAt).toBe(7);
+  });
+
   test('drops what is no longer listed', () => {
     const before = withFirstPage(EMPTY_FEED, page([note('b', 2), note('a', 1)]));
     expect(ids(withFirstPage(before, page([note('b', 2)])))).toBe('b');

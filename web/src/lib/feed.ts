@@ -29,6 +29,7 @@ export function beginRead(feed: Feed): Feed {
 }
 
 export function withFirstPage(feed: Feed, page: Page<Notification>): Feed {
+  const read = stillRead(feed);
   const oldest = page.items.at(-1);
   const listed = new Set(page.items.map((item) => item.id));
   // Without a common item there may be a gap between the page and what was read before it.
@@ -40,7 +41,7 @@ export function withFirstPage(feed: Feed, page: Page<Notification>): Feed {
   const hasOlder = feed.items.some(older);
   return {
     ...feed,
-    items: ordered([...kept, ...page.items.filter((item) => !feed.withdrawn.has(item.id))]),
+    items: ordered([...kept, ...page.items.filter((item) => !feed.withdrawn.has(item.id)).map(read)]),
     continuation: hasOlder ? feed.continuation : (page.continuation ?? null),
     missing: page.missing,
   };
@@ -79,6 +80,12 @@ export function withRead(feed: Feed, id: string, readAt: number | null): Feed {
 
 export function countUnread(feed: Feed): number {
   return feed.items.filter((item) => item.readAt === null).length;
+}
+
+/** What was read stays read: a replica that has not heard of it yet does not count. */
+function stillRead(feed: Feed): (item: Notification) => Notification {
+  const readAt = new Map(feed.items.map((item) => [item.id, item.readAt]));
+  return (item) => ({ ...item, readAt: item.readAt ?? readAt.get(item.id) ?? null });
 }
 
 /** Later entries of the list replace earlier ones with the same id. */

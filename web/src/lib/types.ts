@@ -102,7 +102,7 @@ export interface Notification {
   publishedAt: number;
   createdAt: number;
   readAt: number | null;
-  articleToken?: string;
+  articleToken?: string | null;
 }
 
 /** The change waits in this region until the account that owns the item can be reached. */

@@ -35,6 +35,12 @@ class WorldState {
     }
   }
 
+  /** Where an account is written now; undefined where that is not known. */
+  writeRegionOf(tag: string): string | undefined {
+    return this.world?.accounts.find((account) => account.tag === tag)?.regions.find(({ role }) => role === 'write')
+      ?.name;
+  }
+
   /** Polls until the returned function is called; pauses while nobody can see the page. */
   watch(): () => void {
     let timer: ReturnType<typeof setTimeout> | undefined;

@@ -66,12 +66,13 @@ export function flightNodes(world: World, flight: Flight): MapNode[] {
   });
 }
 
-export function flightArcs(flight: Flight): MapArc[] {
+/** `origin` is where the article's account is written, which need not be where it was published. */
+export function flightArcs(flight: Flight, origin: string): MapArc[] {
   return flight.legs
-    .filter(({ region }) => region !== flight.from)
+    .filter(({ region }) => region !== origin)
     .map((leg) => {
       const arrived = leg.state === 'arrived';
-      return { from: flight.from, to: leg.region, kind: arrived ? 'done' : 'moving', strong: arrived, text: '' };
+      return { from: origin, to: leg.region, kind: arrived ? 'done' : 'moving', strong: arrived, text: '' };
     });
 }
 
