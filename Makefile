@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/.tools
 BIN := target/debug/orrery
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint unit conformance bench soak sim
+.PHONY: help up test lint unit web web-test browser conformance bench soak sim
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -14,7 +14,7 @@ up: ## Build what is missing and run the emulator on port 8081
 	$(CARGO) build --release -p orrerydb
 	target/release/orrery emulator
 
-test: lint unit conformance ## Everything CI runs: lints, unit, integration, simulation, crash, SDK conformance
+test: lint unit web-test conformance ## Everything CI runs: lints, unit, integration, simulation, crash, SDK conformance
 
 lint: $(TOOLS)/bin/cargo-deny ## Format, clippy, licences and sources of dependencies, house rules
 	$(CARGO) fmt --all --check
@@ -24,6 +24,16 @@ lint: $(TOOLS)/bin/cargo-deny ## Format, clippy, licences and sources of depende
 
 unit: ## All Rust tests: unit, property, contract, crash, simulation, processes
 	$(CARGO) test --workspace --locked
+
+web: web/dist/index.html ## Build the web application into web/dist
+
+web-test: web/node_modules/.package-lock.json ## The web application's types, accessibility and pure parts
+	cd web && npm run check && npm test
+
+browser: web ## The web application in a browser against `orrery up`; needs Debian's package chromium
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || { echo "the system package chromium is missing"; exit 1; }
+	$(CARGO) build -p orrerydb --locked
+	cd web && ORRERY_BIN=$(CURDIR)/$(BIN) npm run e2e
 
 conformance: ## The official SDKs of five languages against a running server
 	$(CARGO) build -p orrerydb --locked
@@ -38,6 +48,12 @@ soak: ## The long versions: 200 kills, every crash point, thousands of simulatio
 
 sim: ## One simulation seed: make sim SEED=1
 	ORRERY_SIM_SEED=$(SEED) $(CARGO) test -p orrery-sim --locked -- --nocapture
+
+web/dist/index.html: web/node_modules/.package-lock.json web/index.html web/vite.config.ts $(shell find web/src web/public -type f)
+	cd web && npm run build
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci && touch node_modules/.package-lock.json
 
 $(TOOLS)/bin/cargo-deny:
 	CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --locked --root $(TOOLS) cargo-deny --version 0.20.2
