@@ -136,7 +136,7 @@ impl World {
         )
         .await;
         for name in NAMES {
-            while position(world.node(name)).is_none() {
+            while position(&world.node(name)).is_none() {
                 sleep(Duration::from_millis(1)).await;
             }
         }
@@ -158,7 +158,7 @@ impl World {
         self.recorded().trace.push(format!("{at} ms: {line}"));
     }
 
-    fn node(&self, region: &str) -> &Arc<Node> {
+    fn node(&self, region: &str) -> Arc<Node> {
         let topology = self.fleet.topology();
         let id = topology.named(region).expect("a region of the account").id;
         self.fleet.node(id)
@@ -185,7 +185,7 @@ impl World {
         let at = self.tick();
         let online = self.online();
         for region in NAMES {
-            let Some(position) = position(self.node(region)) else {
+            let Some(position) = position(&self.node(region)) else {
                 continue;
             };
             let standing = Standing {
@@ -257,12 +257,12 @@ impl World {
             return;
         }
         let region = dice.pick(&online);
-        let Some(before) = position(self.node(region)) else {
+        let Some(before) = position(&self.node(region)) else {
             return;
         };
         match Arc::clone(&self.fleet).take_offline(region).await {
             Ok(loss) => {
-                let head = position(self.node(region)).unwrap_or(before);
+                let head = position(&self.node(region)).unwrap_or(before);
                 let lost = loss.transactions.iter().find(|(log, _)| **log != LogId::SYSTEM.0);
                 let n_lost = lost.map_or(0, |(_, n)| *n);
                 self.note(format!("{region} is offline, {n_lost} transactions lost"));
@@ -302,7 +302,7 @@ impl World {
             }
             while NAMES
                 .iter()
-                .any(|name| position(self.node(name)) != position(self.node(self.writer())))
+                .any(|name| position(&self.node(name)) != position(&self.node(self.writer())))
             {
                 sleep(Duration::from_millis(10)).await;
             }
@@ -311,12 +311,12 @@ impl World {
         .unwrap_or_else(|_| {
             panic!(
                 "regions do not end equal: {:?}",
-                NAMES.map(|name| position(self.node(name)))
+                NAMES.map(|name| position(&self.node(name)))
             )
         });
         self.observe(None);
         for region in NAMES {
-            let held = held(self.node(region)).await;
+            let held = held(&self.node(region)).await;
             self.note(format!("{region} holds {held:?}"));
             self.recorded().history.finals.push((region, held));
         }

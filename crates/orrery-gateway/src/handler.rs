@@ -7,13 +7,16 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use orrery_model::Error;
 use orrery_node::account::{Account, AccountKeys, KeyKind};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
 use orrery_node::events::Events;
-use orrery_node::geo::fleet::{LinkInfo, Loss, Outage, RegionInfo};
+use orrery_node::geo::fleet::{LinkInfo, Loss, Outage};
 use orrery_node::geo::link::LinkSettings;
+use orrery_node::geo::report::RegionInfo;
+use orrery_node::geo::topology::RegionState;
 use orrery_node::meters::Measure;
 use orrery_node::{Failure, Node, Reply, Request};
 
@@ -104,6 +107,19 @@ pub enum RegionCommand {
     Online {
         region: String,
     },
+    Add {
+        region: String,
+    },
+    /// Clients are told of it for as long as `drain`.
+    Remove {
+        region: String,
+        drain: Duration,
+    },
+    /// Lets a region's clock go wrong.
+    Skew {
+        region: String,
+        skew_ms: i64,
+    },
     /// Lets a region's endpoint be as good as dead, or alive again.
     Outage {
         region: String,
@@ -191,9 +207,11 @@ fn only_region(node: &Node) -> Vec<RegionInfo> {
     let region = |name: &String| RegionInfo {
         name: name.clone(),
         writes: true,
-        online: true,
+        state: RegionState::Online,
         lag: Default::default(),
         lag_total: 0,
+        partitions: Vec::new(),
+        clock_skew_ms: 0,
     };
     account.regions.iter().take(1).map(region).collect()
 }

@@ -171,24 +171,40 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
 }
 
-/// Adds what a node measures.
+/// Adds what a node measures. Measures of one name that follow each other share a head.
 pub fn render_measures(text: &mut String, measures: &[Measure]) {
-    for Measure { name, help, reading } in measures {
+    let mut last = "";
+    for Measure {
+        name,
+        help,
+        labels,
+        reading,
+    } in measures
+    {
+        let kind = match reading {
+            Reading::Counter(_) => "counter",
+            Reading::Gauge(_) => "gauge",
+            Reading::Latency(_) => "histogram",
+        };
+        if *name != last {
+            head(text, name, kind, help);
+        }
+        last = name;
+        let labels: String = labels.iter().map(|(label, value)| label_text(label, value)).collect();
         match reading {
-            Reading::Counter(value) => {
-                head(text, name, "counter", help);
-                let _ = writeln!(text, "{name} {value}");
-            }
-            Reading::Gauge(value) => {
-                head(text, name, "gauge", help);
-                let _ = writeln!(text, "{name} {value}");
-            }
-            Reading::Latency(latency) => {
-                head(text, name, "histogram", help);
-                render_histogram(text, name, "", latency);
-            }
+            Reading::Counter(value) | Reading::Gauge(value) => match labels.strip_suffix(',') {
+                Some(labels) => drop(writeln!(text, "{name}{{{labels}}} {value}")),
+                None => drop(writeln!(text, "{name} {value}")),
+            },
+            Reading::Latency(latency) => render_histogram(text, name, &labels, latency),
         }
     }
+}
+
+/// A label with a comma after it, its value escaped as the format asks for.
+fn label_text(label: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{label}=\"{value}\",")
 }
 
 /// The lines of one histogram. `label` is empty or ends with a comma.
@@ -279,6 +295,21 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn measures_of_one_name_share_a_head_and_differ_in_their_labels() {
+        let lag = |region: &str, value| Measure {
+            name: "orrery_lag",
+            help: "what is missing",
+            labels: vec![("region", region.to_owned())],
+            reading: Reading::Gauge(value),
+        };
+        let mut text = String::new();
+        render_measures(&mut text, &[lag("West \"US\"", 1), lag("North Europe", 2)]);
+        let expected = "# HELP orrery_lag what is missing\n# TYPE orrery_lag gauge\n\
+                        orrery_lag{region=\"West \\\"US\\\"\"} 1\norrery_lag{region=\"North Europe\"} 2\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

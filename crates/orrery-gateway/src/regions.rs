@@ -35,23 +35,23 @@ impl RegionHandler {
         }
     }
 
+    /// The region's node; the writer's for the global endpoint, and where the region has none.
     fn node(&self) -> Arc<Node> {
-        match self.region {
-            Some(region) => Arc::clone(self.fleet.node(region)),
-            None => self.fleet.writer(),
-        }
+        let own = self.region.and_then(|region| self.fleet.find_node(region));
+        own.unwrap_or_else(|| self.fleet.writer())
     }
 
     async fn execute(&self, request: Request) -> Result<Reply, Failure> {
-        // The account is known at the global endpoint whatever is down; the region behind it may be.
-        if self.region.is_none() {
-            match self.fleet.outage(self.fleet.topology().writer().id) {
-                Some(Outage::Hanging) => return std::future::pending().await,
-                Some(Outage::Unavailable) => return Err(unavailable().into()),
-                None => {}
-            }
+        if let Some(region) = self.region {
+            let node = self.fleet.find_node(region).ok_or_else(not_here)?;
+            return node.execute(request).await;
         }
-        self.node().execute(request).await
+        // The account is known at the global endpoint whatever is down; the region behind it may be.
+        match self.fleet.outage(self.fleet.topology().writer().id) {
+            Some(Outage::Hanging) => std::future::pending().await,
+            Some(Outage::Unavailable) => Err(unavailable().into()),
+            None => self.fleet.writer().execute(request).await,
+        }
     }
 
     async fn administer(&self, command: Command) -> Result<Answer, Error> {
@@ -68,6 +68,18 @@ impl RegionHandler {
             RegionCommand::Offline { region } => Answer::Loss(Arc::clone(fleet).take_offline(&region).await?),
             RegionCommand::Online { region } => {
                 Arc::clone(fleet).take_online(&region).await?;
+                Answer::Regions(fleet.regions())
+            }
+            RegionCommand::Add { region } => {
+                Arc::clone(fleet).add_region(&region).await?;
+                Answer::Regions(fleet.regions())
+            }
+            RegionCommand::Remove { region, drain } => {
+                Arc::clone(fleet).remove_region(&region, drain).await?;
+                Answer::Regions(fleet.regions())
+            }
+            RegionCommand::Skew { region, skew_ms } => {
+                fleet.set_clock_skew(&region, skew_ms)?;
                 Answer::Regions(fleet.regions())
             }
             RegionCommand::Outage { region, outage } => {
@@ -113,7 +125,9 @@ impl Handler for RegionHandler {
     }
 
     fn measures(&self) -> Vec<Measure> {
-        self.node().measures()
+        let mut measures = self.node().measures();
+        measures.extend(self.fleet.measures());
+        measures
     }
 
     fn keys(&self) -> Arc<AccountKeys> {
@@ -123,4 +137,8 @@ impl Handler for RegionHandler {
 
 fn unavailable() -> Error {
     Error::new(Status::UNAVAILABLE, "The region is not available.")
+}
+
+fn not_here() -> Error {
+    Error::new(Status::ACCOUNT_NOT_HERE, "The account is not served in this region.")
 }

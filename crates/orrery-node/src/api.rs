@@ -47,6 +47,8 @@ pub struct Options {
     pub consistency: Option<Consistency>,
     /// The container the client believes it is talking to; 400/1024 when it has been recreated.
     pub intended_container: Option<ResourceId>,
+    /// Only the region that takes writes may answer; others refuse with 403/3.
+    pub hub_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

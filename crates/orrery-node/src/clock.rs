@@ -1,6 +1,7 @@
 //! Time, as an argument: the real clock at the edge, a set one in tests and simulations.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use orrery_model::Timestamp;
@@ -31,6 +32,37 @@ impl Clock for SystemClock {
             .unwrap_or_default();
         let offset_ms = self.offset_ms.load(Ordering::Relaxed);
         Timestamp((since.as_millis() as u64).saturating_add_signed(offset_ms))
+    }
+}
+
+/// A clock that goes wrong by as much as it is told: one region's, while the others' are right.
+#[derive(Debug)]
+pub struct SkewedClock {
+    right: Arc<dyn Clock>,
+    skew_ms: AtomicI64,
+}
+
+impl SkewedClock {
+    pub fn new(right: Arc<dyn Clock>) -> SkewedClock {
+        SkewedClock {
+            right,
+            skew_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// How far it is ahead, or behind when negative.
+    pub fn skew_ms(&self) -> i64 {
+        self.skew_ms.load(Ordering::Relaxed)
+    }
+
+    pub fn set_skew_ms(&self, skew_ms: i64) {
+        self.skew_ms.store(skew_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.right.now().0.saturating_add_signed(self.skew_ms()))
     }
 }
 

@@ -14,6 +14,8 @@ use crate::node::Node;
 pub struct Measure {
     pub name: &'static str,
     pub help: &'static str,
+    /// What it is measured of; measures of one name differ in this.
+    pub labels: Vec<(&'static str, String)>,
     pub reading: Reading,
 }
 
@@ -62,7 +64,12 @@ impl Node {
 }
 
 fn measure(name: &'static str, help: &'static str, reading: Reading) -> Measure {
-    Measure { name, help, reading }
+    Measure {
+        name,
+        help,
+        labels: Vec::new(),
+        reading,
+    }
 }
 
 fn node_measures(node: &Node) -> Vec<Measure> {

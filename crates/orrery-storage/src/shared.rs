@@ -38,6 +38,11 @@ impl SharedStore {
         })
     }
 
+    /// Whether writes are taken, all accounts apart.
+    pub fn health(&self) -> Health {
+        self.inner.health()
+    }
+
     /// The part of one account. The store is closed when every part is.
     pub fn account(self: &Arc<Self>, number: u16) -> Arc<dyn Store> {
         self.n_open.fetch_add(1, Ordering::AcqRel);

@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery_model::{Error, Result};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
-use orrery_node::geo::fleet::{LinkInfo, Outage, RegionInfo};
+use orrery_node::geo::fleet::{LinkInfo, Outage};
 use orrery_node::geo::link::LinkSettings;
+use orrery_node::geo::report::{PartitionLag, RegionInfo};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -42,11 +43,17 @@ pub struct ClockForm {
     pub offset_ms: i64,
 }
 
+/// The region that is to take the writes, or to be added.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FailoverForm {
-    /// The region that is to take the writes.
+pub struct RegionForm {
     pub region: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SkewForm {
+    pub skew_ms: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,6 +145,19 @@ pub fn partitions_wanted(query: Option<&str>) -> Result<Command> {
     }
 }
 
+/// `?drainMs=…`: for how long clients are told of a region that leaves.
+pub fn drain_wanted(query: Option<&str>) -> Result<Duration> {
+    const DRAIN_MS_MAX: u64 = 3_600_000;
+    let Some(query) = query.filter(|query| !query.is_empty()) else {
+        return Ok(Duration::ZERO);
+    };
+    let milliseconds = query.strip_prefix("drainMs=").and_then(|text| text.parse::<u64>().ok());
+    milliseconds
+        .filter(|milliseconds| *milliseconds <= DRAIN_MS_MAX)
+        .map(Duration::from_millis)
+        .ok_or_else(|| Error::bad_request("A region drains for up to 3,600,000 milliseconds: drainMs."))
+}
+
 pub(super) fn decoded(value: &str) -> Result<String> {
     percent_decode(value)
         .map(Into::into)
@@ -177,9 +197,21 @@ fn region(info: &RegionInfo) -> Value {
     json!({
         "name": info.name,
         "role": if info.writes { "write" } else { "read" },
-        "state": if info.online { "online" } else { "offline" },
+        "state": info.state.name(),
         "lagTransactions": info.lag.transactions,
         "lagTransactionsTotal": info.lag_total,
+        "lagMs": info.lag.age.as_millis() as u64,
+        "clockSkewMs": info.clock_skew_ms,
+        "partitions": info.partitions.iter().map(partition_lag).collect::<Vec<_>>(),
+    })
+}
+
+fn partition_lag(info: &PartitionLag) -> Value {
+    json!({
+        "database": info.database,
+        "container": info.container,
+        "partition": info.partition.0,
+        "lagTransactions": info.lag.transactions,
         "lagMs": info.lag.age.as_millis() as u64,
     })
 }

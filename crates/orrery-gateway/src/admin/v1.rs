@@ -11,7 +11,7 @@ use orrery_node::api::ChangeFeedRead;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::forms::{self, ClockForm, FailoverForm, LinkForm, MergeForm, OutageForm, SnapshotForm, SplitForm};
+use super::forms::{self, ClockForm, LinkForm, MergeForm, OutageForm, RegionForm, SkewForm, SnapshotForm, SplitForm};
 use super::{OPERATION, authorize, events, feed, respond, text, unknown_path};
 use crate::connection::Peer;
 use crate::faults::FaultRule;
@@ -94,7 +94,7 @@ impl Call<'_> {
             }
             ("GET" | "POST" | "DELETE", ["faults", rest @ ..]) => self.faults(method, rest),
             ("POST", ["keys", kind, "rotate"]) => self.run(Command::RotateKey(key_kind(kind)?)).await,
-            ("GET" | "POST", ["regions" | "failover", ..]) | ("GET" | "PUT", ["links"]) => {
+            ("GET" | "POST" | "DELETE", ["regions" | "failover", ..]) | ("GET" | "PUT", ["links"]) => {
                 self.run(Command::Regions(self.region_command(method, path)?)).await
             }
             ("GET", ["clock"]) => self.clock(None),
@@ -112,8 +112,20 @@ impl Call<'_> {
         let named = |name: &str| forms::decoded(name);
         Ok(match (method.as_str(), path) {
             ("GET", ["regions"]) => RegionCommand::List,
+            ("POST", ["regions"]) => RegionCommand::Add {
+                region: self.form::<RegionForm>()?.region,
+            },
+            ("DELETE", ["regions", region]) => RegionCommand::Remove {
+                region: named(region)?,
+                drain: forms::drain_wanted(self.query.as_deref())?,
+            },
+            ("POST", ["regions", region, "clock"]) if self.pipeline.settings().development => RegionCommand::Skew {
+                region: named(region)?,
+                skew_ms: self.form::<SkewForm>()?.skew_ms,
+            },
+            ("POST", ["regions", _, "clock"]) => return Err(clock_is_fixed()),
             ("POST", ["failover"]) => RegionCommand::ChangeWriter {
-                region: self.form::<FailoverForm>()?.region,
+                region: self.form::<RegionForm>()?.region,
             },
             ("POST", ["regions", region, "offline"]) => RegionCommand::Offline { region: named(region)? },
             ("POST", ["regions", region, "online"]) => RegionCommand::Online { region: named(region)? },
@@ -150,10 +162,7 @@ impl Call<'_> {
     fn clock(&self, offset_ms: Option<i64>) -> Result<(StatusCode, Value)> {
         let parts = self.pipeline.parts();
         let Some(clock) = parts.movable_clock.as_ref().filter(|_| parts.settings.development) else {
-            return Err(Error::new(
-                Status::FORBIDDEN,
-                "The clock can only be moved in development.",
-            ));
+            return Err(clock_is_fixed());
         };
         if let Some(offset_ms) = offset_ms {
             clock.set_offset_ms(offset_ms);
@@ -165,6 +174,10 @@ impl Call<'_> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::bad_request(format!("The body is not what this path takes: {error}.")))
     }
+}
+
+fn clock_is_fixed() -> Error {
+    Error::new(Status::FORBIDDEN, "The clock can only be moved in development.")
 }
 
 fn snapshot_name(name: &str) -> Result<String> {

@@ -11,6 +11,7 @@ use crate::connection::Peer;
 use crate::faults::{Effect, Fault, Subject};
 use crate::handler::Presence;
 use crate::permissions::TokenIssue;
+use crate::wire::headers::names;
 use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
 
 /// Answers a request, or says why it is refused before it reaches the handler.
@@ -44,7 +45,8 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
     }
     let body = pipeline.read_body(peer, body).await?;
     let names = Names::of(pipeline, &route);
-    let decoded = wire::decode(route, &head, body, pipeline.parts().handler.account().consistency)?;
+    let account = pipeline.parts().handler.account();
+    let decoded = wire::decode(route, &head, body, account.consistency)?;
     let fault = names.fault(pipeline, &head.method, decoded.name);
     execute(
         pipeline,
@@ -55,6 +57,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
             decoded,
             fault,
             activity_id,
+            n_read_regions: account.regions.len().saturating_sub(1),
         },
     )
     .await
@@ -89,6 +92,8 @@ struct Call {
     decoded: Decoded,
     fault: Option<Fault>,
     activity_id: HeaderValue,
+    /// Beside the one that takes writes.
+    n_read_regions: usize,
 }
 
 async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: Call) -> Result<Answered> {
@@ -102,6 +107,7 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
         },
         fault,
         activity_id,
+        n_read_regions,
     } = call;
     tracing::Span::current().record("operation", name);
     let tokens = TokenIssue::for_operation(&operation, &head.headers)?;
@@ -121,7 +127,13 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
     let charge = answer
         .as_ref()
         .map_or_else(|failure| failure.facts.charge, |reply| reply.facts.charge);
-    let response = wire::encode(&RequestMeta { activity_id, form }, answer);
+    let mut response = wire::encode(&RequestMeta { activity_id, form }, answer);
+    if response.headers().contains_key(names::LSN) {
+        let n_read_regions = HeaderValue::from(n_read_regions);
+        response
+            .headers_mut()
+            .insert(names::NUMBER_OF_READ_REGIONS, n_read_regions);
+    }
     Ok(Answered {
         charge,
         ..Answered::new(name, response)

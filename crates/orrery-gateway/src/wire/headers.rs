@@ -70,6 +70,7 @@ impl<'a> Headers<'a> {
                 Some(rid) => Some(rid),
                 None => self.partition()?.and_then(|(container, _)| container),
             },
+            hub_only: self.flag(&name::HUB_ONLY),
         })
     }
 

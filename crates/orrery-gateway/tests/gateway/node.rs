@@ -54,6 +54,7 @@ async fn what_is_written_is_read_back_with_its_system_properties() {
     assert_eq!((&item["id"], &item["n"]), (&json!("1"), &json!(7)));
     assert_eq!(item["_etag"], answer.header("etag"));
     assert!(!answer.header("x-ms-session-token").is_empty());
+    assert_eq!(answer.header("x-ms-number-of-read-regions"), "0");
     let again = post(&server, CONTAINER, "docs", &json!({"id": "1", "pk": "a"})).await;
     assert_eq!(
         (again.status, again.json()["code"].as_str().unwrap()),

@@ -5,26 +5,27 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use orrery_model::{Error, LogId, Lsn, Result, Status};
 use orrery_partition::decide::unreadable;
-use orrery_partition::storage::{Log, Role, Store};
-use tokio_util::sync::DropGuard;
+use orrery_partition::storage::{Log, Store};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::duty::{Duty, Promise};
+use super::duty::Promise;
 use super::link::{Link, LinkSettings};
-use super::progress::{Bounds, Lag};
+use super::membership::Sites;
+use super::progress::Bounds;
 use super::replica::Replica;
 use super::roles::EpochStart;
-use super::topology::{Region, RegionId, RegionState, Topology};
+use super::start::start_nodes;
+use super::topology::{RegionId, RegionState, Topology};
 use crate::account::Account;
 use crate::api::Consistency;
-use crate::clock::Clock;
+use crate::clock::{Clock, SkewedClock};
 use crate::events::Events;
 use crate::node::{Node, NodeSettings};
-use crate::snapshots::copy_view;
 
 /// How long a planned change of the write region may hold writes before it gives up.
 const HOLD_MAX: Duration = Duration::from_secs(3);
@@ -55,14 +56,21 @@ pub struct RegionParts {
 #[derive(Debug)]
 pub struct Fleet {
     topology: RwLock<Arc<Topology>>,
-    keeper: Arc<dyn TopologyKeeper>,
-    nodes: BTreeMap<RegionId, Arc<Node>>,
-    links: BTreeMap<(RegionId, RegionId), Arc<Link>>,
+    pub(super) keeper: Arc<dyn TopologyKeeper>,
+    /// Of new regions.
+    pub(super) settings: NodeSettings,
+    pub(super) promise: Promise,
+    pub(super) nodes: RwLock<BTreeMap<RegionId, Arc<Node>>>,
+    pub(super) clocks: RwLock<BTreeMap<RegionId, Arc<SkewedClock>>>,
+    links: RwLock<BTreeMap<(RegionId, RegionId), Arc<Link>>>,
     /// Dropping a guard ends that region's following.
     following: Mutex<HashMap<RegionId, DropGuard>>,
     outages: RwLock<BTreeMap<RegionId, Outage>>,
-    changing: tokio::sync::Mutex<()>,
-    events: Events,
+    pub(super) changing: tokio::sync::Mutex<()>,
+    /// Ends a change that takes its time, so that a more urgent one can happen.
+    pub(super) interrupt: Mutex<CancellationToken>,
+    pub(super) sites: OnceLock<Arc<dyn Sites>>,
+    pub(super) events: Events,
 }
 
 /// How a region's endpoint fails for its clients; replication goes on.
@@ -80,18 +88,6 @@ pub struct LinkInfo {
     pub from: String,
     pub to: String,
     pub settings: LinkSettings,
-}
-
-/// A region as operators see it.
-#[derive(Clone, Debug)]
-pub struct RegionInfo {
-    pub name: String,
-    pub writes: bool,
-    pub online: bool,
-    /// Of the partition that lags most.
-    pub lag: Lag,
-    /// Added up over all partitions.
-    pub lag_total: u64,
 }
 
 /// What a region that was taken offline had and the others have not.
@@ -117,32 +113,32 @@ impl Fleet {
             None => Topology::new(&names)?,
         };
         keeper.save(&topology)?;
-        let promise = match (settings.account.consistency, topology.regions.len()) {
-            (_, 1) => Promise::Local,
-            (Consistency::Strong, _) => Promise::Everywhere,
-            (Consistency::BoundedStaleness, _) => Promise::Within(bounds),
+        // A single region owes nobody anything, whatever it promises; others may come.
+        let promise = match settings.account.consistency {
+            Consistency::Strong => Promise::Everywhere,
+            Consistency::BoundedStaleness => Promise::Within(bounds),
             _ => Promise::Local,
         };
         let clock = parts.first().map(|part| Arc::clone(&part.clock));
         let events = Events::new(clock.ok_or_else(|| Error::bad_request("An account needs at least one region."))?);
-        let nodes = start_nodes(settings, promise, parts, &topology, &events).await?;
-        let mut links = BTreeMap::new();
-        for from in nodes.keys() {
-            for to in nodes.keys().filter(|to| *to != from) {
-                let seed = (u64::from(from.0) << 32) + u64::from(to.0) + 1;
-                links.insert((*from, *to), Arc::new(Link::new(seed)));
-            }
-        }
+        let (nodes, clocks) = start_nodes(&settings, promise, parts, &topology, &events).await?;
+        let regions: Vec<RegionId> = nodes.keys().copied().collect();
         let fleet = Arc::new(Fleet {
             topology: RwLock::new(Arc::new(topology)),
             keeper,
-            nodes,
-            links,
+            settings,
+            promise,
+            nodes: RwLock::new(nodes),
+            clocks: RwLock::new(clocks),
+            links: RwLock::default(),
             following: Mutex::default(),
             outages: RwLock::default(),
             events,
             changing: tokio::sync::Mutex::new(()),
+            interrupt: Mutex::default(),
+            sites: OnceLock::new(),
         });
+        regions.into_iter().for_each(|region| fleet.add_links(region));
         fleet.publish();
         fleet.follow_writer();
         Ok(fleet)
@@ -152,47 +148,24 @@ impl Fleet {
         Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The node of a region.
-    pub fn node(&self, region: RegionId) -> &Arc<Node> {
-        self.nodes
-            .get(&region)
-            .expect("every region of the topology has a node")
+    /// The node of a region that is online.
+    pub fn node(&self, region: RegionId) -> Arc<Node> {
+        self.find_node(region).expect("every region that is online has a node")
+    }
+
+    /// The node of a region, if it has one: a region that comes has none yet, and one that has left no longer.
+    pub fn find_node(&self, region: RegionId) -> Option<Arc<Node>> {
+        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(&region).cloned()
     }
 
     /// The node that takes writes now.
     pub fn writer(&self) -> Arc<Node> {
-        Arc::clone(self.node(self.topology().writer().id))
+        self.node(self.topology().writer().id)
     }
 
     pub fn is_online(&self, region: RegionId) -> bool {
         self.topology().is_online(region)
-    }
-
-    /// Every region, in the order of failover priority.
-    pub fn regions(&self) -> Vec<RegionInfo> {
-        let topology = self.topology();
-        let writer = self.writer();
-        let info = |region: &Region| {
-            let online = region.state == RegionState::Online;
-            let writes = region.id == topology.writer().id;
-            let (mut lag, mut lag_total) = (Lag::default(), 0);
-            if online && !writes {
-                for log in writer.live_logs().keys() {
-                    let one = writer.duty.progress.of(*log).lag(region.id);
-                    lag_total += one.transactions;
-                    lag.transactions = lag.transactions.max(one.transactions);
-                    lag.age = lag.age.max(one.age);
-                }
-            }
-            RegionInfo {
-                name: region.name.clone(),
-                writes,
-                online,
-                lag,
-                lag_total,
-            }
-        };
-        topology.regions.iter().map(info).collect()
     }
 
     /// What happens in any region.
@@ -229,7 +202,30 @@ impl Fleet {
             to: name(to),
             settings: link.settings(),
         };
-        self.links.iter().map(info).collect()
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        links.iter().map(info).collect()
+    }
+
+    /// Connects a region with all others, both ways.
+    pub(super) fn add_links(&self, region: RegionId) {
+        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        for other in nodes.keys().filter(|other| **other != region) {
+            for (from, to) in [(region, *other), (*other, region)] {
+                let seed = (u64::from(from.0) << 32) + u64::from(to.0) + 1;
+                links.entry((from, to)).or_insert_with(|| Arc::new(Link::new(seed)));
+            }
+        }
+    }
+
+    pub(super) fn remove_links(&self, region: RegionId) {
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|(from, to), _| *from != region && *to != region);
+    }
+
+    pub(super) fn link_between(&self, from: RegionId, to: RegionId) -> Option<Arc<Link>> {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        links.get(&(from, to)).cloned()
     }
 
     /// How the link between two regions behaves.
@@ -242,11 +238,9 @@ impl Fleet {
         Ok(())
     }
 
-    fn find_link(&self, from: &str, to: &str) -> Result<&Arc<Link>> {
+    fn find_link(&self, from: &str, to: &str) -> Result<Arc<Link>> {
         let topology = self.topology();
-        let ends = (topology.named(from)?.id, topology.named(to)?.id);
-        self.links
-            .get(&ends)
+        self.link_between(topology.named(from)?.id, topology.named(to)?.id)
             .ok_or_else(|| Error::bad_request("A link leads from one region to another."))
     }
 
@@ -265,7 +259,7 @@ impl Fleet {
         let topology = self.topology();
         let target = topology.named(target)?.id;
         let next = topology.with_writer(target)?;
-        let (old, new) = (self.writer(), Arc::clone(self.node(target)));
+        let (old, new) = (self.writer(), self.node(target));
         if !old.control.catalogue().reshards.is_empty() {
             return Err(refused(
                 "A partition is being split or merged; try again when it is done.",
@@ -286,7 +280,7 @@ impl Fleet {
         // The others follow the new writer's log, which may not reach back as far as the old one's.
         let readers = topology.online().filter(|region| region.id != target);
         for reader in readers.filter(|reader| reader.id != topology.writer().id) {
-            let _ = tokio::time::timeout(HOLD_MAX / 4, wait_level(&old, self.node(reader.id))).await;
+            let _ = tokio::time::timeout(HOLD_MAX / 4, wait_level(&old, &self.node(reader.id))).await;
         }
         // Writers that wait for every region get their answer while this one can still give it.
         let _ = tokio::time::timeout(HOLD_MAX / 4, wait_confirmed(&old)).await;
@@ -317,12 +311,12 @@ impl Fleet {
     }
 
     async fn put_offline(&self, region: &str) -> Result<Loss> {
-        let _lock = self.lock()?;
+        let _lock = self.lock_interrupting().await?;
         let topology = self.topology();
         let gone = topology.named(region)?.id;
         let heir = topology.online().map(|region| region.id).find(|id| *id != gone);
         let next = topology.without(gone, heir)?;
-        let old = Arc::clone(self.node(gone));
+        let old = self.node(gone);
         if topology.writer().id != gone {
             self.keeper.save(&next)?;
             self.unfollow(gone);
@@ -333,9 +327,9 @@ impl Fleet {
         old.duty.set_writes(false);
         let _ = tokio::time::timeout(FENCE_WAIT, old.hold_all()).await;
         self.stop_following();
-        let heir = self.node(next.writer().id);
+        let heir = &self.node(next.writer().id);
         for other in next.online().filter(|other| other.id != next.writer().id) {
-            take_what_is_ahead(heir, self.node(other.id)).await?;
+            take_what_is_ahead(heir, &self.node(other.id)).await?;
         }
         let loss = difference(&old, heir).await;
         self.keeper.save(&next)?;
@@ -372,25 +366,20 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits until a region that does not serve yet has everything that was ever acknowledged. What is acknowledged while it
-    /// takes the last step must count it already, or it would begin to serve without that.
-    async fn join(&self, region: RegionId, next: &Topology) {
-        let writer = self.writer();
-        wait_level(&writer, self.node(region)).await;
-        writer.duty.progress.set_members(readers(next));
-        wait_level(&writer, self.node(region)).await;
-    }
-
     /// Stops every region.
     pub async fn stop(&self, deadline: Duration) -> Result<()> {
         self.stop_following();
-        for node in self.nodes.values() {
+        let nodes: Vec<Arc<Node>> = {
+            let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+            nodes.values().cloned().collect()
+        };
+        for node in nodes {
             node.stop(deadline).await?;
         }
         Ok(())
     }
 
-    fn lock(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+    pub(super) fn lock(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
         self.changing
             .try_lock()
             .map_err(|_| refused("Another change of the account's regions is under way."))
@@ -404,21 +393,26 @@ impl Fleet {
             .unwrap_or(0)
     }
 
-    fn set_topology(&self, next: Topology) {
+    pub(super) fn set_topology(&self, next: Topology) {
         *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.publish();
     }
 
-    /// Tells every region's clients, and the writer, which regions there are.
-    fn publish(&self) {
+    /// Tells every region's clients, and the writer, which regions there are. One that leaves is still named for a while.
+    pub(super) fn publish(&self) {
         let topology = self.topology();
-        let regions: Vec<String> = topology.online().map(|region| region.name.clone()).collect();
-        for node in self.nodes.values() {
+        let leaving = topology.regions.iter();
+        let leaving = leaving.filter(|region| region.state == RegionState::Draining);
+        let named = topology.online().chain(leaving);
+        let regions: Vec<String> = named.map(|region| region.name.clone()).collect();
+        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        for node in nodes.values() {
             node.set_account(Account {
                 regions: regions.clone(),
                 ..Account::clone(&node.account())
             });
         }
+        drop(nodes);
         self.writer().duty.progress.set_members(readers(&topology));
     }
 
@@ -428,23 +422,24 @@ impl Fleet {
         }
     }
 
-    fn follow(&self, reader: RegionId) {
+    pub(super) fn follow(&self, reader: RegionId) {
         let writer = self.topology().writer().id;
-        let (Some(there), Some(back)) = (self.links.get(&(writer, reader)), self.links.get(&(reader, writer))) else {
+        let links = (self.link_between(writer, reader), self.link_between(reader, writer));
+        let (Some(there), Some(back)) = links else {
             return;
         };
         let replica = Replica {
-            node: Arc::clone(self.node(reader)),
-            leader: Arc::clone(self.node(writer)),
+            node: self.node(reader),
+            leader: self.node(writer),
             region: reader,
-            there: Arc::clone(there),
-            back: Arc::clone(back),
+            there,
+            back,
         };
         let guard = replica.start();
         self.following().insert(reader, guard);
     }
 
-    fn unfollow(&self, reader: RegionId) {
+    pub(super) fn unfollow(&self, reader: RegionId) {
         self.following().remove(&reader);
     }
 
@@ -457,69 +452,13 @@ impl Fleet {
     }
 }
 
-/// Starts the writer first: regions that are new get everything from it.
-async fn start_nodes(
-    settings: NodeSettings,
-    promise: Promise,
-    parts: Vec<RegionParts>,
-    topology: &Topology,
-    events: &Events,
-) -> Result<BTreeMap<RegionId, Arc<Node>>> {
-    let mut parts: HashMap<RegionId, RegionParts> = parts
-        .into_iter()
-        .filter_map(|part| Some((topology.find(&part.name)?.id, part)))
-        .collect();
-    let mut nodes = BTreeMap::new();
-    let mut writer: Option<Arc<Node>> = None;
-    for region in &topology.regions {
-        let Some(part) = parts.remove(&region.id) else {
-            return Err(Error::bad_request(format!(
-                "The account has a region {}, which was not named.",
-                region.name
-            )));
-        };
-        if let Some(writer) = &writer {
-            provision(writer, &*part.store).await?;
-        }
-        let duty = Duty::new(writer.is_none(), promise);
-        let node = Node::start_in(settings.clone(), part.store, part.clock, duty, events.clone()).await?;
-        if writer.is_none() && node.control.log().head().epoch < topology.epoch {
-            // The last change of the write region was decided and not carried out.
-            node.promote(topology.epoch, EpochStart::Above).await?;
-        }
-        writer.get_or_insert_with(|| Arc::clone(&node));
-        nodes.insert(region.id, node);
-    }
-    Ok(nodes)
-}
-
-/// Gives a store that has no account yet a copy of the writer's.
-async fn provision(writer: &Arc<Node>, store: &dyn Store) -> Result<()> {
-    let existing: BTreeSet<LogId> = store.list().map_err(unreadable)?.iter().map(|info| info.log).collect();
-    if existing.contains(&LogId::SYSTEM) {
-        return Ok(());
-    }
-    for log in writer.named_logs().into_iter().chain([LogId::SYSTEM]) {
-        let theirs = match log {
-            LogId::SYSTEM => writer.control.log(),
-            log => writer.store.open(log, Role::Follow).await.map_err(unreadable)?,
-        };
-        if existing.contains(&log) {
-            store.drop_log(log).await.map_err(unreadable)?;
-        }
-        let snapshot = theirs.snapshot().map_err(unreadable)?;
-        copy_view(store, Arc::clone(&snapshot), log, snapshot.position()).await?;
-    }
-    Ok(())
-}
-
 /// The regions that serve and do not write.
-fn readers(topology: &Topology) -> BTreeSet<RegionId> {
+pub(super) fn readers(topology: &Topology) -> BTreeSet<RegionId> {
     topology.online().skip(1).map(|region| region.id).collect()
 }
 
 /// Waits until one region has everything another has.
-async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
+pub(super) async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
     for (log, theirs) in ahead.live_logs() {
         let head = theirs.head();
         loop {
@@ -531,6 +470,8 @@ async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
                     let before = Lsn(head.lsn.0 - 1);
                     let _ = tokio::time::timeout(Duration::from_millis(100), own.wait_past(before)).await;
                 }
+                // It was split, merged or deleted meanwhile.
+                None if !ahead.live_logs().contains_key(&log) => break,
                 None => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
@@ -604,7 +545,7 @@ async fn count_after(log: &dyn Log, after: Lsn) -> u64 {
     n_counted
 }
 
-fn refused(message: &str) -> Error {
+pub(super) fn refused(message: &str) -> Error {
     Error::new(Status::PRECONDITION_FAILED, message)
 }
 

@@ -9,13 +9,17 @@
 //!
 //! [`topology`] says which region is which and what may change, [`link`] is the simulated way between two of them, [`follow`]
 //! carries one log across, [`replica`] keeps a whole region in step, [`roles`] changes what it does, [`progress`] and [`duty`] say what the writer owes the
-//! others, and [`fleet`] holds the regions of an account together and changes their roles.
+//! others, [`start`] opens the regions of an account, [`fleet`] holds them together and changes their roles, [`membership`] lets regions come and go, and
+//! [`report`] tells operators how they are.
 
 pub(crate) mod duty;
 pub mod fleet;
 pub(crate) mod follow;
 pub mod link;
+pub mod membership;
 pub mod progress;
 pub(crate) mod replica;
+pub mod report;
 pub(crate) mod roles;
+pub(crate) mod start;
 pub mod topology;

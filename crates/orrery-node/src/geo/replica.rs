@@ -97,7 +97,7 @@ impl Replica {
         let _guard = self.node.control.hold().await;
         let store = &self.node.store;
         store.drop_log(LogId::SYSTEM).await.map_err(unreadable)?;
-        self.carry(Arc::clone(&snapshot)).await?;
+        carry(&self.there, Arc::clone(&snapshot)).await?;
         copy_view(&**store, Arc::clone(&snapshot), LogId::SYSTEM, snapshot.position()).await?;
         self.node.control.reopen_as(&**store, Role::Follow).await?;
         self.node.reload_keys()?;
@@ -195,31 +195,9 @@ impl Replica {
         }
         let theirs = self.leader.store.open(log, Role::Follow).await.map_err(unreadable)?;
         let snapshot = theirs.snapshot().map_err(unreadable)?;
-        self.carry(Arc::clone(&snapshot)).await?;
+        carry(&self.there, Arc::clone(&snapshot)).await?;
         copy_view(&*self.node.store, Arc::clone(&snapshot), log, snapshot.position()).await?;
         Ok(true)
-    }
-
-    /// Lets as much time pass as the link takes for a view.
-    async fn carry(&self, view: Arc<dyn Snapshot>) -> Result<()> {
-        // Reading a whole view takes long: off the reactor.
-        let mut left = blocking(move || {
-            let entries = view.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, false);
-            let sizes = entries.map(|entry| entry.map(|(key, value)| key.len() + value.len()));
-            sizes.sum::<Result<usize, StorageError>>().map_err(unreadable)
-        })
-        .await?;
-        loop {
-            self.there.ready().await;
-            let size = left.min(SEED_BYTES);
-            let parcel = self.there.depart(size);
-            if self.there.arrival(parcel).await {
-                left -= size;
-            }
-            if left == 0 {
-                return Ok(());
-            }
-        }
     }
 
     /// Opens what the catalogue names and gives up what it no longer does.
@@ -230,6 +208,28 @@ impl Replica {
         self.node
             .retire_partitions(open.into_iter().filter(|log| !named.contains(log)).collect());
         Ok(())
+    }
+}
+
+/// Lets as much time pass as a link takes for a view.
+pub async fn carry(link: &Link, view: Arc<dyn Snapshot>) -> Result<()> {
+    // Reading a whole view takes long: off the reactor.
+    let mut left = blocking(move || {
+        let entries = view.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, false);
+        let sizes = entries.map(|entry| entry.map(|(key, value)| key.len() + value.len()));
+        sizes.sum::<Result<usize, StorageError>>().map_err(unreadable)
+    })
+    .await?;
+    loop {
+        link.ready().await;
+        let size = left.min(SEED_BYTES);
+        let parcel = link.depart(size);
+        if link.arrival(parcel).await {
+            left -= size;
+        }
+        if left == 0 {
+            return Ok(());
+        }
     }
 }
 

@@ -13,9 +13,37 @@ pub struct RegionId(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionState {
+    /// New: it takes over what there is and serves nothing yet.
+    Seeding,
     Online,
     /// Taken out: it serves nothing and follows nobody.
     Offline,
+    /// About to leave: it serves nothing, and clients may still be told of it.
+    Draining,
+    /// Gone. Only its number is remembered, should it come back.
+    Retired,
+}
+
+const STATES: [(RegionState, &str); 5] = [
+    (RegionState::Seeding, "seeding"),
+    (RegionState::Online, "online"),
+    (RegionState::Offline, "offline"),
+    (RegionState::Draining, "draining"),
+    (RegionState::Retired, "retired"),
+];
+
+impl RegionState {
+    /// As operators read it.
+    pub fn name(self) -> &'static str {
+        STATES
+            .iter()
+            .find(|(state, _)| *state == self)
+            .map_or("", |(_, name)| name)
+    }
+
+    fn named(name: &str) -> Option<RegionState> {
+        STATES.iter().find(|(_, known)| *known == name).map(|(state, _)| *state)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +89,66 @@ impl Topology {
         for name in new {
             next.push(name)?;
         }
-        next.regions.sort_by_key(|region| region.state == RegionState::Offline);
+        next.settle();
         Ok(next)
+    }
+
+    /// A new region, or one that had left and has its old number back.
+    pub fn adding(&self, name: &str) -> Result<(Topology, Region)> {
+        let mut next = self.changed();
+        match self.find(name) {
+            Some(known) if known.state == RegionState::Retired => next.set_state(known.id, RegionState::Seeding),
+            Some(_) => {
+                return Err(Error::bad_request(format!(
+                    "The account has the region {name} already."
+                )));
+            }
+            None => {
+                next.push(name)?;
+                let id = next.regions.last().map_or(RegionId(0), |region| region.id);
+                next.set_state(id, RegionState::Seeding);
+            }
+        }
+        next.settle();
+        let region = next.named(name)?.clone();
+        Ok((next, region))
+    }
+
+    /// A region that has taken over everything begins to serve.
+    pub fn seeded(&self, region: RegionId) -> Result<Topology> {
+        self.moved(region, RegionState::Seeding, RegionState::Online)
+    }
+
+    /// A region begins to leave.
+    pub fn draining(&self, region: RegionId) -> Result<Topology> {
+        if self.writer().id == region {
+            return Err(Error::bad_request("The region that takes writes cannot be removed."));
+        }
+        let mut next = self.changed();
+        next.set_state(region, RegionState::Draining);
+        next.settle();
+        Ok(next)
+    }
+
+    /// It has left.
+    pub fn retired(&self, region: RegionId) -> Result<Topology> {
+        self.moved(region, RegionState::Draining, RegionState::Retired)
+    }
+
+    fn moved(&self, region: RegionId, from: RegionState, to: RegionState) -> Result<Topology> {
+        let found = self.regions.iter().find(|known| known.id == region);
+        if found.is_none_or(|known| known.state != from) {
+            return Err(refused("The region is in another state by now."));
+        }
+        let mut next = self.changed();
+        next.set_state(region, to);
+        next.settle();
+        Ok(next)
+    }
+
+    /// Regions that serve come first, each group in its old order.
+    fn settle(&mut self) {
+        self.regions.sort_by_key(|region| region.state != RegionState::Online);
     }
 
     fn push(&mut self, name: &str) -> Result<()> {
@@ -85,7 +171,7 @@ impl Topology {
     pub fn writer(&self) -> &Region {
         self.regions
             .first()
-            .expect("a topology has a region from the beginning and loses none")
+            .expect("a topology has a region from the beginning, and the last one cannot leave")
     }
 
     pub fn is_online(&self, region: RegionId) -> bool {
@@ -97,14 +183,23 @@ impl Topology {
         self.regions.iter().filter(|region| region.state == RegionState::Online)
     }
 
+    /// The regions that have data here: all but those that have left.
+    pub fn present(&self) -> impl Iterator<Item = &Region> {
+        self.regions
+            .iter()
+            .filter(|region| region.state != RegionState::Retired)
+    }
+
     /// A region by name, in any spelling clients use: case and blanks do not count.
     pub fn find(&self, name: &str) -> Option<&Region> {
         let wanted = normalized(name);
         self.regions.iter().find(|region| normalized(&region.name) == wanted)
     }
 
+    /// A region that is there, in whatever state.
     pub fn named(&self, name: &str) -> Result<&Region> {
         self.find(name)
+            .filter(|region| region.state != RegionState::Retired)
             .ok_or_else(|| Error::new(Status::NOT_FOUND, format!("The account has no region {name}.")))
     }
 
@@ -138,8 +233,7 @@ impl Topology {
             None => self.changed(),
         };
         next.set_state(region, RegionState::Offline);
-        // Regions that serve come first, each group in its old order.
-        next.regions.sort_by_key(|region| region.state == RegionState::Offline);
+        next.settle();
         Ok(next)
     }
 
@@ -148,10 +242,7 @@ impl Topology {
         if self.is_online(region) {
             return Err(Error::bad_request("The region is online already."));
         }
-        let mut next = self.changed();
-        next.set_state(region, RegionState::Online);
-        next.regions.sort_by_key(|region| region.state == RegionState::Offline);
-        Ok(next)
+        self.moved(region, RegionState::Offline, RegionState::Online)
     }
 
     fn changed(&self) -> Topology {
@@ -180,7 +271,7 @@ impl Topology {
             let mut object = Object::new();
             object.insert("id", Value::Number(Number::from(i64::from(region.id.0))));
             object.insert("name", Value::from(region.name.as_str()));
-            object.insert("online", Value::Bool(region.state == RegionState::Online));
+            object.insert("state", Value::from(region.state.name()));
             Value::Object(object)
         };
         root.insert("regions", Value::Array(self.regions.iter().map(region).collect()));
@@ -194,15 +285,10 @@ impl Topology {
         let root = json::parse_value(text).map_err(|_| malformed())?;
         let whole = |value: &Value, name: &str| value.get(name)?.as_number()?.as_i64();
         let region = |value: &Value| {
-            let online = matches!(value.get("online"), Some(Value::Bool(true)));
             Some(Region {
                 id: RegionId(u32::try_from(whole(value, "id")?).ok()?),
                 name: value.get("name")?.as_str()?.to_owned(),
-                state: if online {
-                    RegionState::Online
-                } else {
-                    RegionState::Offline
-                },
+                state: RegionState::named(value.get("state")?.as_str()?)?,
             })
         };
         let Some(Value::Array(regions)) = root.get("regions") else {
@@ -235,65 +321,4 @@ fn refused(message: &str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn three() -> Topology {
-        Topology::new(&["West US", "North Europe", "Southeast Asia"].map(str::to_owned)).unwrap()
-    }
-
-    fn names(topology: &Topology) -> Vec<&str> {
-        topology.online().map(|region| region.name.as_str()).collect()
-    }
-
-    #[test]
-    fn a_planned_change_puts_the_target_first_in_a_new_epoch() {
-        let before = three();
-        let after = before.with_writer(RegionId(2)).unwrap();
-        assert_eq!(names(&after), ["Southeast Asia", "West US", "North Europe"]);
-        assert_eq!((after.number, after.epoch), (2, Epoch(2)));
-        assert_eq!(
-            before.with_writer(RegionId(0)).unwrap_err().status(),
-            Status::BAD_REQUEST
-        );
-    }
-
-    #[test]
-    fn a_region_that_goes_and_comes_back_keeps_its_number_and_never_writes_at_once() {
-        let gone = three().without(RegionId(0), Some(RegionId(1))).unwrap();
-        assert_eq!(names(&gone), ["North Europe", "Southeast Asia"]);
-        let back = gone.with(RegionId(0)).unwrap();
-        assert_eq!(names(&back), ["North Europe", "Southeast Asia", "West US"]);
-        assert_eq!(back.named("westus").unwrap().id, RegionId(0));
-    }
-
-    #[test]
-    fn what_would_leave_no_writer_is_refused() {
-        let two = three().without(RegionId(2), None).unwrap();
-        assert_eq!(two.epoch, Epoch(1), "a reader that goes changes no epoch");
-        let refusal = two.without(RegionId(0), None).unwrap_err();
-        assert_eq!(refusal.status(), Status::PRECONDITION_FAILED);
-        let refusal = two.with_writer(RegionId(2)).unwrap_err();
-        assert_eq!(refusal.status(), Status::PRECONDITION_FAILED);
-        let one = two.without(RegionId(1), None).unwrap();
-        assert_eq!(
-            one.without(RegionId(0), Some(RegionId(1))).unwrap_err().status(),
-            Status::BAD_REQUEST
-        );
-    }
-
-    #[test]
-    fn a_stored_topology_reads_back() {
-        let topology = three().without(RegionId(0), Some(RegionId(1))).unwrap();
-        assert_eq!(Topology::from_text(&topology.to_text()).unwrap(), topology);
-        for damaged in [&b"{}"[..], b"{\"number\":1,\"epoch\":1,\"regions\":[]}", b"["] {
-            assert!(Topology::from_text(damaged).is_err());
-        }
-    }
-
-    #[test]
-    fn names_are_unique_in_every_spelling() {
-        assert!(Topology::new(&["West US".to_owned(), "west-us".to_owned()]).is_err());
-        assert!(Topology::new(&[]).is_err());
-    }
-}
+mod tests;

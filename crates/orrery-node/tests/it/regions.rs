@@ -19,6 +19,8 @@ const WEST: &str = "West US";
 const NORTH: &str = "North Europe";
 const ASIA: &str = "Southeast Asia";
 
+mod membership;
+
 /// Three regions, their stores, and what survives a restart.
 struct Regions {
     fleet: Arc<Fleet>,
@@ -47,7 +49,7 @@ impl Regions {
     fn at(&self, name: &str) -> World {
         let region = self.fleet.topology().named(name).unwrap().id;
         World {
-            node: Arc::clone(self.fleet.node(region)),
+            node: self.fleet.node(region),
             clock: Arc::new(ManualClock::at(Timestamp(0))),
             store: Arc::clone(&self.stores[region.0 as usize]),
         }

@@ -19,6 +19,12 @@ pub enum RegionCommand {
     Offline(NamedFlags),
     /// Take a region in again, as one that follows
     Online(NamedFlags),
+    /// Add a region; it serves when it has everything
+    Add(NamedFlags),
+    /// Remove a region and its data
+    Remove(RemoveFlags),
+    /// Let a region's clock go wrong, or be right again
+    Clock(ClockFlags),
     /// Let a region's endpoint refuse every request, or answer none
     Stop(StopFlags),
     /// Let a region's endpoint answer again
@@ -33,6 +39,33 @@ pub enum RegionCommand {
 
 #[derive(Args, Debug)]
 pub struct ListFlags {
+    /// A line per partition
+    #[arg(long)]
+    partitions: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct RemoveFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// For how long clients are still told of it, although it serves nothing
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    drain_ms: u64,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct ClockFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// How far it is ahead, or behind when negative
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    skew_ms: i64,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -108,7 +141,19 @@ struct OutputFlags {
 
 pub fn run(command: &RegionCommand) -> Result<()> {
     match command {
+        RegionCommand::List(flags) if flags.partitions => list_partitions(&flags.output),
         RegionCommand::List(flags) => show(&get("regions"), &flags.output),
+        RegionCommand::Add(flags) => show(&post("regions", &json!({"region": flags.region})), &flags.output),
+        RegionCommand::Remove(flags) => {
+            let path = format!("regions/{}", plain(&flags.region));
+            let drain_ms = flags.drain_ms.to_string();
+            let call = Call::administration(Method::DELETE, &path, &[("drainMs", &drain_ms)]);
+            show(&call, &flags.output)
+        }
+        RegionCommand::Clock(flags) => show(
+            &about(&flags.region, "clock", &json!({"skewMs": flags.skew_ms})),
+            &flags.output,
+        ),
         RegionCommand::Failover(flags) => show(&post("failover", &json!({"region": flags.region})), &flags.output),
         RegionCommand::Offline(flags) => show(&about(&flags.region, "offline", &json!({})), &flags.output),
         RegionCommand::Online(flags) => show(&about(&flags.region, "online", &json!({})), &flags.output),
@@ -126,6 +171,33 @@ pub fn run(command: &RegionCommand) -> Result<()> {
         }),
         RegionCommand::Link(flags) => link(flags),
     }
+}
+
+/// What each region lacks of each partition.
+fn list_partitions(output: &OutputFlags) -> Result<()> {
+    let answer = ask(&get("regions"), &output.remote)?;
+    let mut rows = Vec::new();
+    for region in answer["regions"].as_array().into_iter().flatten() {
+        for partition in region["partitions"].as_array().into_iter().flatten() {
+            let mut row = partition.clone();
+            row["region"] = region["name"].clone();
+            rows.push(row);
+        }
+    }
+    if output.json {
+        println!("{}", Value::from(rows));
+    } else {
+        let columns = [
+            "region",
+            "database",
+            "container",
+            "partition",
+            "lagTransactions",
+            "lagMs",
+        ];
+        table::print(&columns, &rows);
+    }
+    Ok(())
 }
 
 fn link(flags: &LinkFlags) -> Result<()> {
@@ -176,7 +248,11 @@ fn put(path: &str, form: &Value) -> Call {
 
 /// Names are compared without regard to blanks, so a path needs none.
 fn about(region: &str, verb: &str, form: &Value) -> Call {
-    post(&format!("regions/{}/{verb}", region.replace([' ', '/'], "")), form)
+    post(&format!("regions/{}/{verb}", plain(region)), form)
+}
+
+fn plain(region: &str) -> String {
+    region.replace([' ', '/'], "")
 }
 
 fn ask(call: &Call, remote: &RemoteFlags) -> Result<Value> {
@@ -189,7 +265,8 @@ fn show(call: &Call, output: &OutputFlags) -> Result<()> {
     if output.json {
         println!("{answer}");
     } else if let Some(regions) = answer["regions"].as_array() {
-        table::print(&["name", "role", "state", "lagTransactions", "lagMs"], regions);
+        let columns = ["name", "role", "state", "lagTransactions", "lagMs", "clockSkewMs"];
+        table::print(&columns, regions);
     } else if let Some(links) = answer["links"].as_array() {
         let columns = [
             "from",

@@ -36,7 +36,7 @@ fn allow_many_files() {
 }
 
 async fn serve(config: &ServerConfig, seed_file: Option<&Path>) -> Result<()> {
-    let mut host = Host::open(config).await?;
+    let host = Host::open(config).await?;
     if let Some(path) = seed_file {
         let writer = host.first_account()?.writer();
         let n_items = seed::load(&writer, path).await.context("cannot load the seed")?;

@@ -1,11 +1,12 @@
 //! The endpoints of one account: a global one, and one per region as soon as there are several.
 //!
-//! The global endpoint listens on the account's port, the region with number *n* on the *n*-th port after it, for life. With
-//! a port of 0 the system chooses all of them. An account of one region has one endpoint, which is both.
+//! The global endpoint listens on the account's port, the first region on the next one, and so on in the order in which
+//! regions were added, for life. With a port of 0 the system chooses all of them. An account of one region has one endpoint,
+//! which is both; a second region makes it global, and gives each its own.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -55,9 +56,16 @@ pub struct Doors {
     advertise: Option<String>,
     addresses: Addresses,
     global_port: u16,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
     region_ports: BTreeMap<RegionId, u16>,
     /// Bound and not yet accepting.
     closed: Vec<(Option<RegionId>, Vec<TcpListener>)>,
+    /// Each closes one region's endpoint.
+    open: BTreeMap<RegionId, CancellationToken>,
 }
 
 impl Doors {
@@ -68,41 +76,62 @@ impl Doors {
             first_port: account.port,
         };
         let (global_port, listeners) = reach.bind(0)?;
-        let mut doors = Doors {
+        let doors = Doors {
             reach,
             advertise: account.advertise.clone(),
             addresses: Addresses::default(),
             global_port,
-            region_ports: BTreeMap::new(),
-            closed: vec![(None, listeners)],
+            state: Mutex::new(State {
+                closed: vec![(None, listeners)],
+                ..State::default()
+            }),
         };
-        match topology.regions.as_slice() {
-            [only] => {
-                if let Some(url) = &account.advertise {
-                    doors.addresses.set(&only.name, Address::Url(url.clone()));
-                }
-            }
-            regions => {
-                // In the order of their numbers, so that free ports are given out in it too.
-                let mut regions: Vec<&Region> = regions.iter().collect();
-                regions.sort_by_key(|region| region.id);
-                regions.into_iter().try_for_each(|region| doors.bind_region(region))?;
-            }
+        if let (Some(url), Some(only)) = (&account.advertise, topology.present().next()) {
+            doors.addresses.set(&only.name, Address::Url(url.clone()));
+        }
+        if topology.present().count() > 1 {
+            doors.bind_regions(topology.present())?;
         }
         Ok(doors)
     }
 
-    fn bind_region(&mut self, region: &Region) -> Result<()> {
-        let (port, listeners) = self.reach.bind(region.id.0 + 1)?;
-        self.region_ports.insert(region.id, port);
-        self.addresses.set(&region.name, Address::Port(port));
-        self.closed.push((Some(region.id), listeners));
+    /// Binds an endpoint for each region that has none.
+    pub fn bind_regions<'a>(&self, regions: impl Iterator<Item = &'a Region>) -> Result<()> {
+        // In the order of their numbers, so that free ports are given out in it too.
+        let mut regions: Vec<&Region> = regions.collect();
+        regions.sort_by_key(|region| region.id);
+        let mut state = self.state();
+        for region in regions {
+            if state.region_ports.contains_key(&region.id) {
+                continue;
+            }
+            let (port, listeners) = self.reach.bind(region.id.0 + 1)?;
+            state.region_ports.insert(region.id, port);
+            self.addresses.set(&region.name, Address::Port(port));
+            state.closed.push((Some(region.id), listeners));
+        }
         Ok(())
     }
 
+    /// Closes a region's endpoint.
+    pub fn close(&self, region: RegionId) {
+        let mut state = self.state();
+        state.region_ports.remove(&region);
+        state.closed.retain(|(bound, _)| *bound != Some(region));
+        if let Some(open) = state.open.remove(&region) {
+            open.cancel();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lets every endpoint that is bound accept.
-    pub fn open(&mut self, frame: &Arc<Frame>, fleet: &Arc<Fleet>) {
-        for (region, listeners) in self.closed.drain(..) {
+    pub fn open(&self, frame: &Frame, fleet: &Arc<Fleet>) {
+        let mut state = self.state();
+        let closed = std::mem::take(&mut state.closed);
+        for (region, listeners) in closed {
             let handler = match region {
                 None => RegionHandler::global(Arc::clone(fleet)),
                 Some(region) => RegionHandler::of(Arc::clone(fleet), region),
@@ -112,7 +141,10 @@ impl Doors {
             parts.movable_clock = frame.settings.development.then(|| Arc::clone(&frame.clock));
             parts.addresses = self.addresses.clone();
             let gateway = Gateway::new(Arc::new(Pipeline::new(parts)), Some(frame.acceptor.clone()));
-            let stop = frame.stopping.clone();
+            let stop = frame.stopping.child_token();
+            if let Some(region) = region {
+                state.open.insert(region, stop.clone());
+            }
             frame
                 .serving
                 .spawn(async move { gateway.serve(listeners, stop.cancelled()).await });
@@ -128,7 +160,7 @@ impl Doors {
 
     /// Where a region is reached: at its own endpoint, or at the global one when there is no other.
     pub fn region_url(&self, region: RegionId) -> String {
-        match self.region_ports.get(&region) {
+        match self.state().region_ports.get(&region) {
             Some(port) => self.reach.url(*port),
             None => self.global_url(),
         }

@@ -6,6 +6,7 @@
 
 mod doors;
 mod register;
+mod sites;
 mod stores;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{AccountConfig, ServerConfig};
 use doors::{Doors, Frame};
 use register::Register;
+use sites::AccountSites;
 use stores::Stores;
 
 /// How long requests and writers may take to finish when the server is told to stop.
@@ -50,7 +52,7 @@ struct Served {
     id: String,
     key: Secret,
     fleet: Arc<Fleet>,
-    doors: Doors,
+    doors: Arc<Doors>,
 }
 
 /// Where an account is found, as the ready line tells it.
@@ -85,8 +87,8 @@ impl Host {
             founded.push((account, topology, doors));
         }
         let frame = Arc::new(frame(config, Arc::clone(&clock))?);
-        let stores = Stores::new(config.data_dir.clone());
-        let n_nodes: usize = founded.iter().map(|(_, topology, _)| topology.regions.len()).sum();
+        let stores = Arc::new(Stores::new(config.data_dir.clone()));
+        let n_nodes: usize = founded.iter().map(|(_, topology, _)| topology.present().count()).sum();
         let mut accounts = Vec::new();
         for (account, topology, doors) in founded {
             let settings = node_settings(config, account, n_nodes);
@@ -97,6 +99,15 @@ impl Host {
                 // An account that has not both ends has no such link.
                 let _ = fleet.set_link(&link.from, &link.to, link.settings.clone());
             }
+            let doors = Arc::new(doors);
+            fleet.settle(Arc::new(AccountSites {
+                number: register.number(&account.id)?,
+                stores: Arc::clone(&stores),
+                clock: Arc::clone(&clock),
+                frame: Arc::clone(&frame),
+                doors: Arc::clone(&doors),
+                fleet: Arc::downgrade(&fleet),
+            }));
             accounts.push(Served {
                 id: account.id.clone(),
                 key: fleet.writer().keys().primary.clone(),
@@ -108,8 +119,8 @@ impl Host {
     }
 
     /// Lets every endpoint accept.
-    pub fn serve(&mut self) {
-        for account in &mut self.accounts {
+    pub fn serve(&self) {
+        for account in &self.accounts {
             account.doors.open(&self.frame, &account.fleet);
         }
     }
@@ -143,7 +154,7 @@ impl Served {
         let topology = self.fleet.topology();
         let writer = topology.writer().id;
         // As they were added: the order of priority changes with every failover.
-        let mut regions: Vec<_> = topology.regions.iter().collect();
+        let mut regions: Vec<_> = topology.present().collect();
         regions.sort_by_key(|region| region.id);
         let region = |region: &&orrery_node::geo::topology::Region| RegionEndpoint {
             name: region.name.clone(),
@@ -167,7 +178,7 @@ fn founding(account: &AccountConfig, kept: Option<Topology>) -> Result<Topology>
         None => Topology::new(&account.regions)?,
     };
     ensure!(
-        account.advertise.is_none() || topology.regions.len() == 1,
+        account.advertise.is_none() || topology.present().count() == 1,
         "advertise names one URL, and the account {} has several regions: leave it out",
         account.id
     );
@@ -184,7 +195,7 @@ async fn open_account(
     let id = settings.account.id.clone();
     let number = register.number(&id)?;
     let mut parts = Vec::new();
-    for region in &topology.regions {
+    for region in topology.present() {
         parts.push(RegionParts {
             name: region.name.clone(),
             store: stores.open(&region.name, number).await?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use orrery_partition::project::Projector;
-use orrery_partition::storage::Store;
+use orrery_partition::storage::{Health, Store};
 use orrery_storage::embedded::{EmbeddedSettings, EmbeddedStore};
 use orrery_storage::{MemoryStore, SharedStore};
 use tokio::sync::Mutex;
@@ -35,7 +35,8 @@ impl Stores {
     pub async fn open(&self, region: &str, account: u16) -> Result<Arc<dyn Store>> {
         let name = directory_name(region);
         let mut open = self.open.lock().await;
-        if let Some(store) = open.get(&name) {
+        // A store is closed when the last account leaves the region, and opened again when one comes back.
+        if let Some(store) = open.get(&name).filter(|store| store.health() != Health::Closed) {
             return Ok(store.account(account));
         }
         let store = SharedStore::new(self.open_new(&name).await?);

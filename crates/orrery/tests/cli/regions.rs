@@ -147,3 +147,36 @@ fn unknown_regions_and_links_are_refused() {
     let refusal = fail(&["region", "failover", "North Europe", "--endpoint", single.endpoint()]);
     assert!(refusal.contains("no region"), "{refusal}");
 }
+
+#[test]
+fn a_region_comes_with_an_endpoint_of_its_own_and_goes_without_a_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::durable(directory.path(), &["--regions", "West US"]);
+    import(&server, &lines(0..30));
+    region(&server, &["add", "North Europe"]);
+    let list = region(&server, &["list"]);
+    assert_eq!(list["regions"][1]["state"], "online", "{list}");
+    let table = succeed(&["region", "list", "--partitions", "--endpoint", server.endpoint()]);
+    assert!(table.contains("North Europe  db"), "{table}");
+    region(&server, &["failover", "North Europe"]);
+    import(&server, &lines(30..40));
+    assert!(server.terminate().0.success());
+
+    // It is there again after a restart, whatever was named at the first start.
+    let server = Server::durable(directory.path(), &["--regions", "West US"]);
+    let north = endpoint(&server, "North Europe").to_owned();
+    assert_eq!(writer(&server), "North Europe");
+    assert!(until(|| count_at(endpoint(&server, "West US")) == 40));
+    region(&server, &["failover", "West US"]);
+    region(&server, &["remove", "North Europe"]);
+    let authority = north.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    assert!(
+        until(|| TcpStream::connect(&authority).is_err()),
+        "its endpoint is closed"
+    );
+    assert_eq!(region(&server, &["list"])["regions"].as_array().unwrap().len(), 1);
+    region(&server, &["add", "North Europe"]);
+    assert_eq!(export(&server, "db", "c").len(), 40);
+    let skewed = region(&server, &["clock", "North Europe", "--skew-ms", "-5000"]);
+    assert_eq!(skewed["regions"][1]["clockSkewMs"], -5000, "{skewed}");
+}

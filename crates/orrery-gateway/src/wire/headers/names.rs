@@ -20,6 +20,8 @@ names! {
     CONSISTENCY_LEVEL = "x-ms-consistency-level";
     READ_CONSISTENCY_STRATEGY = "x-ms-cosmos-read-consistency-strategy";
     INTENDED_CONTAINER = "x-ms-cosmos-intended-collection-rid";
+    /// Only the region that takes writes may answer.
+    HUB_ONLY = "x-ms-cosmos-hub-region-processing-only";
     /// Both ways.
     SESSION_TOKEN = "x-ms-session-token";
 }
@@ -104,6 +106,7 @@ names! {
     ITEM_LOCAL_LSN = "x-ms-cosmos-item-llsn";
     QUORUM_ACKED_LSN = "x-ms-quorum-acked-lsn";
     QUORUM_ACKED_LOCAL_LSN = "x-ms-cosmos-quorum-acked-llsn";
+    NUMBER_OF_READ_REGIONS = "x-ms-number-of-read-regions";
 }
 
 // Answers of one kind.

@@ -1,0 +1,221 @@
+//! Regions come and go while the account is served.
+//!
+//! A region that comes is seeded with a copy of everything, follows the writer until it has caught up, and only then serves:
+//! `seeding → online`. One that goes serves nothing from the first moment, is named to clients for as long as the caller
+//! wishes, and leaves nothing behind: `draining → retired`. Both are decided by a durable topology and finished at the next
+//! start. While one of them takes its time, a region can still be taken offline or removed: that ends what is under way.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use orrery_model::{Error, Result};
+use orrery_partition::decide::unreadable;
+use orrery_partition::storage::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::duty::Duty;
+use super::fleet::{Fleet, RegionParts, readers, refused, wait_level};
+use super::start::provision;
+use super::topology::{Region, RegionId, RegionState, Topology};
+use crate::clock::SkewedClock;
+use crate::node::Node;
+
+/// How long a change that was interrupted may take to end.
+const INTERRUPT_WAIT: Duration = Duration::from_secs(10);
+/// How long the requests of a region that has left may take to end.
+const ERASE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Where regions live: makes room for one that comes, and takes it back from one that has left.
+pub trait Sites: Send + Sync + fmt::Debug {
+    /// A store and a clock for the region, and whatever else its clients need to reach it.
+    fn prepare<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<RegionParts>>;
+
+    /// The region is gone and its data with it.
+    fn release<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<()>>;
+}
+
+impl Fleet {
+    /// Says where new regions live, and finishes what was under way when the account was last served.
+    pub fn settle(self: &Arc<Fleet>, sites: Arc<dyn Sites>) {
+        if self.sites.set(sites).is_err() {
+            return;
+        }
+        let unfinished = |region: &&Region| matches!(region.state, RegionState::Seeding | RegionState::Draining);
+        if !self.topology().regions.iter().any(|region| unfinished(&region)) {
+            return;
+        }
+        let fleet = Arc::clone(self);
+        self.writer().tasks.spawn(async move {
+            let regions = fleet.topology().regions.clone();
+            for region in regions.iter().filter(unfinished) {
+                if let Err(error) = fleet.finish(region).await {
+                    tracing::warn!(region = region.name, %error, "a change of regions could not be finished");
+                }
+            }
+        });
+    }
+
+    async fn finish(&self, region: &Region) -> Result<()> {
+        let _lock = self.lock()?;
+        if region.state == RegionState::Draining {
+            return self.discard(region).await;
+        }
+        let interrupted = self.interruptible();
+        self.follow(region.id);
+        tokio::select! {
+            // Both leave the region as it was.
+            () = interrupted.cancelled() => Err(refused("The region has been interrupted while it caught up.")),
+            joined = self.come_online(region.id) => joined,
+        }
+    }
+
+    /// Adds a region; it serves when this returns.
+    pub async fn add_region(self: Arc<Fleet>, name: &str) -> Result<()> {
+        let (name, anchor) = (name.to_owned(), self.writer());
+        anchor.uncancelled(async move { self.add(&name).await }).await
+    }
+
+    async fn add(&self, name: &str) -> Result<()> {
+        let _lock = self.lock()?;
+        let interrupted = self.interruptible();
+        let (next, region) = self.topology().adding(name)?;
+        let sites = self.sites.get();
+        let sites = sites.ok_or_else(|| Error::bad_request("Regions cannot be added to this account."))?;
+        let parts = sites.prepare(&region).await?;
+        self.keeper.save(&next)?;
+        self.set_topology(next);
+        let added = tokio::select! {
+            biased;
+            // What was half done is discarded below.
+            () = interrupted.cancelled() => Err(refused("Another change was more urgent; the region has not been added.")),
+            added = self.seed(&region, parts) => added,
+        };
+        if added.is_err() {
+            let next = self.topology().draining(region.id)?;
+            self.keeper.save(&next)?;
+            self.set_topology(next);
+            self.discard(&region).await?;
+        }
+        added
+    }
+
+    /// Copies everything to a new region, and lets it catch up.
+    async fn seed(&self, region: &Region, parts: RegionParts) -> Result<()> {
+        let writer = self.writer();
+        self.add_links(region.id);
+        let link = self.link_between(self.topology().writer().id, region.id);
+        provision(&writer, &*parts.store, link.as_deref()).await?;
+        let clock = Arc::new(SkewedClock::new(parts.clock));
+        let duty = Duty::new(false, self.promise);
+        let (settings, events) = (self.settings.clone(), self.events.clone());
+        let node = Node::start_in(settings, parts.store, Arc::clone(&clock) as _, duty, events).await?;
+        self.take_in(region.id, node, clock);
+        self.publish();
+        self.follow(region.id);
+        self.come_online(region.id).await
+    }
+
+    async fn come_online(&self, region: RegionId) -> Result<()> {
+        let next = self.topology().seeded(region)?;
+        self.join(region, &next).await;
+        self.keeper.save(&next)?;
+        self.set_topology(next);
+        Ok(())
+    }
+
+    /// Waits until a region that does not serve yet has everything that was ever acknowledged. What is acknowledged while it
+    /// takes the last step must count it already, or it would begin to serve without that.
+    pub(super) async fn join(&self, region: RegionId, next: &Topology) {
+        let (writer, node) = (self.writer(), self.node(region));
+        wait_level(&writer, &node).await;
+        writer.duty.progress.set_members(readers(next));
+        wait_level(&writer, &node).await;
+    }
+
+    /// Removes a region and its data. Clients are told of it for as long as `drain`, although it serves nothing any more.
+    pub async fn remove_region(self: Arc<Fleet>, name: &str, drain: Duration) -> Result<()> {
+        let (name, anchor) = (name.to_owned(), self.writer());
+        anchor.uncancelled(async move { self.remove(&name, drain).await }).await
+    }
+
+    async fn remove(&self, name: &str, drain: Duration) -> Result<()> {
+        let was_there = self.topology().named(name).is_ok();
+        let _lock = self.lock_interrupting().await?;
+        let topology = self.topology();
+        let region = match topology.named(name) {
+            Ok(region) => region.clone(),
+            // It was being added, which has been interrupted.
+            Err(_) if was_there => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let interrupted = self.interruptible();
+        let next = topology.draining(region.id)?;
+        self.keeper.save(&next)?;
+        self.unfollow(region.id);
+        self.set_topology(next);
+        tokio::select! {
+            // Both are safe to drop.
+            () = interrupted.cancelled() => {}
+            () = tokio::time::sleep(drain) => {}
+        }
+        self.discard(&region).await
+    }
+
+    /// Gives up a region that drains, and its data.
+    async fn discard(&self, region: &Region) -> Result<()> {
+        self.unfollow(region.id);
+        if let Some(node) = self.take_out(region.id) {
+            erase(&node).await?;
+        }
+        self.remove_links(region.id);
+        let next = self.topology().retired(region.id)?;
+        self.keeper.save(&next)?;
+        self.set_topology(next);
+        match self.sites.get() {
+            Some(sites) => sites.release(region).await,
+            None => Ok(()),
+        }
+    }
+
+    fn take_in(&self, region: RegionId, node: Arc<Node>, clock: Arc<SkewedClock>) {
+        let mut clocks = self.clocks.write().unwrap_or_else(PoisonError::into_inner);
+        clocks.insert(region, clock);
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.insert(region, node);
+    }
+
+    fn take_out(&self, region: RegionId) -> Option<Arc<Node>> {
+        let mut clocks = self.clocks.write().unwrap_or_else(PoisonError::into_inner);
+        clocks.remove(&region);
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.remove(&region)
+    }
+
+    /// Ends whatever change can be interrupted, and waits for its turn.
+    pub(super) async fn lock_interrupting(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+        let interrupt = self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        interrupt.cancel();
+        let locked = tokio::time::timeout(INTERRUPT_WAIT, self.changing.lock()).await;
+        locked.map_err(|_| refused("Another change of the account's regions is under way."))
+    }
+
+    /// Begins something that may be interrupted.
+    fn interruptible(&self) -> CancellationToken {
+        let fresh = CancellationToken::new();
+        *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
+        fresh
+    }
+}
+
+/// Stops a region and removes its data.
+async fn erase(node: &Node) -> Result<()> {
+    for log in node.open_logs() {
+        drop(node.close_partition(log));
+    }
+    node.tasks.stop(ERASE_DEADLINE).await;
+    for info in node.store.list().map_err(unreadable)? {
+        node.store.drop_log(info.log).await.map_err(unreadable)?;
+    }
+    node.store.close().await.map_err(unreadable)
+}

@@ -1,0 +1,158 @@
+//! How the regions of an account are, for those who operate it.
+
+use std::sync::{Arc, PoisonError};
+
+use orrery_model::{PartitionId, Result};
+
+use super::fleet::Fleet;
+use super::progress::Lag;
+use super::topology::{Region, RegionState};
+use crate::clock::SkewedClock;
+use crate::meters::{Measure, Reading};
+
+/// A region as operators see it.
+#[derive(Clone, Debug)]
+pub struct RegionInfo {
+    pub name: String,
+    pub writes: bool,
+    pub state: RegionState,
+    /// Of the partition that lags most.
+    pub lag: Lag,
+    /// Added up over all partitions.
+    pub lag_total: u64,
+    pub partitions: Vec<PartitionLag>,
+    /// How far its clock is ahead of the right time, or behind.
+    pub clock_skew_ms: i64,
+}
+
+/// What a region lacks of one partition.
+#[derive(Clone, Debug)]
+pub struct PartitionLag {
+    pub database: String,
+    pub container: String,
+    pub partition: PartitionId,
+    pub lag: Lag,
+}
+
+impl Fleet {
+    /// Every region, in the order of failover priority.
+    pub fn regions(&self) -> Vec<RegionInfo> {
+        let topology = self.topology();
+        topology.present().map(|region| self.region_info(region)).collect()
+    }
+
+    fn region_info(&self, region: &Region) -> RegionInfo {
+        let writer = self.writer();
+        let writes = region.id == self.topology().writer().id;
+        let follows = !writes && matches!(region.state, RegionState::Online | RegionState::Seeding);
+        let mut info = RegionInfo {
+            name: region.name.clone(),
+            writes,
+            state: region.state,
+            lag: Lag::default(),
+            lag_total: 0,
+            partitions: Vec::new(),
+            clock_skew_ms: self.clock(&region.name).map_or(0, |clock| clock.skew_ms()),
+        };
+        if !follows {
+            return info;
+        }
+        let system = writer.duty.progress.of(orrery_model::LogId::SYSTEM).lag(region.id);
+        for (container, range) in writer.all_ranges() {
+            info.partitions.push(PartitionLag {
+                database: container.database_name.clone(),
+                container: container.name.clone(),
+                partition: range.partition,
+                lag: writer.duty.progress.of(range.log).lag(region.id),
+            });
+        }
+        for lag in info.partitions.iter().map(|partition| partition.lag).chain([system]) {
+            info.lag_total += lag.transactions;
+            info.lag.transactions = info.lag.transactions.max(lag.transactions);
+            info.lag.age = info.lag.age.max(lag.age);
+        }
+        info
+    }
+
+    /// Lets a region's clock go wrong by this much, or be right again.
+    pub fn set_clock_skew(&self, region: &str, skew_ms: i64) -> Result<()> {
+        self.clock(region)?.set_skew_ms(skew_ms);
+        Ok(())
+    }
+
+    fn clock(&self, region: &str) -> Result<Arc<SkewedClock>> {
+        let topology = self.topology();
+        let region = topology.named(region)?;
+        let clocks = self.clocks.read().unwrap_or_else(PoisonError::into_inner);
+        clocks
+            .get(&region.id)
+            .cloned()
+            .ok_or_else(|| orrery_model::Error::bad_request("The region has no clock yet."))
+    }
+
+    /// What there is to watch about regions that follow: their lag, whole and by partition.
+    pub fn measures(&self) -> Vec<Measure> {
+        let mut measures = Vec::new();
+        for region in self.regions().iter().filter(|region| !region.writes) {
+            let of_region = vec![("region", region.name.clone())];
+            let online = u64::from(region.state == RegionState::Online);
+            let whole = [
+                ("orrery_region_online", "1 while a region for reading serves", online),
+                (
+                    "orrery_region_lag_transactions",
+                    "transactions a region lacks, of all partitions",
+                    region.lag_total,
+                ),
+                (
+                    "orrery_region_lag_milliseconds",
+                    "age of the oldest transaction a region lacks",
+                    region.lag.age.as_millis() as u64,
+                ),
+            ];
+            measures.extend(whole.map(|(name, help, value)| Measure {
+                name,
+                help,
+                labels: of_region.clone(),
+                reading: Reading::Gauge(value),
+            }));
+            measures.extend(
+                region
+                    .partitions
+                    .iter()
+                    .flat_map(|partition| partition.measures(&of_region)),
+            );
+        }
+        // One measure's lines stand together.
+        measures.sort_by_key(|measure| measure.name);
+        measures
+    }
+}
+
+impl PartitionLag {
+    fn measures(&self, of_region: &[(&'static str, String)]) -> [Measure; 2] {
+        let own = [
+            ("database", self.database.clone()),
+            ("container", self.container.clone()),
+            ("partition", self.partition.0.to_string()),
+        ];
+        let labels = [of_region, &own].concat();
+        let gauge = |name, help, value| Measure {
+            name,
+            help,
+            labels: labels.clone(),
+            reading: Reading::Gauge(value),
+        };
+        [
+            gauge(
+                "orrery_partition_lag_transactions",
+                "transactions of a partition that a region lacks",
+                self.lag.transactions,
+            ),
+            gauge(
+                "orrery_partition_lag_milliseconds",
+                "age of the oldest transaction of a partition that a region lacks",
+                self.lag.age.as_millis() as u64,
+            ),
+        ]
+    }
+}

@@ -1,0 +1,95 @@
+//! What may become of an account's regions.
+
+use super::*;
+
+fn three() -> Topology {
+    Topology::new(&["West US", "North Europe", "Southeast Asia"].map(str::to_owned)).unwrap()
+}
+
+fn names(topology: &Topology) -> Vec<&str> {
+    topology.online().map(|region| region.name.as_str()).collect()
+}
+
+#[test]
+fn a_planned_change_puts_the_target_first_in_a_new_epoch() {
+    let before = three();
+    let after = before.with_writer(RegionId(2)).unwrap();
+    assert_eq!(names(&after), ["Southeast Asia", "West US", "North Europe"]);
+    assert_eq!((after.number, after.epoch), (2, Epoch(2)));
+    assert_eq!(
+        before.with_writer(RegionId(0)).unwrap_err().status(),
+        Status::BAD_REQUEST
+    );
+}
+
+#[test]
+fn a_region_that_goes_and_comes_back_keeps_its_number_and_never_writes_at_once() {
+    let gone = three().without(RegionId(0), Some(RegionId(1))).unwrap();
+    assert_eq!(names(&gone), ["North Europe", "Southeast Asia"]);
+    let back = gone.with(RegionId(0)).unwrap();
+    assert_eq!(names(&back), ["North Europe", "Southeast Asia", "West US"]);
+    assert_eq!(back.named("westus").unwrap().id, RegionId(0));
+}
+
+#[test]
+fn what_would_leave_no_writer_is_refused() {
+    let two = three().without(RegionId(2), None).unwrap();
+    assert_eq!(two.epoch, Epoch(1), "a reader that goes changes no epoch");
+    let refusal = two.without(RegionId(0), None).unwrap_err();
+    assert_eq!(refusal.status(), Status::PRECONDITION_FAILED);
+    let refusal = two.with_writer(RegionId(2)).unwrap_err();
+    assert_eq!(refusal.status(), Status::PRECONDITION_FAILED);
+    let one = two.without(RegionId(1), None).unwrap();
+    assert_eq!(
+        one.without(RegionId(0), Some(RegionId(1))).unwrap_err().status(),
+        Status::BAD_REQUEST
+    );
+}
+
+#[test]
+fn a_stored_topology_reads_back() {
+    let topology = three().without(RegionId(0), Some(RegionId(1))).unwrap();
+    assert_eq!(Topology::from_text(&topology.to_text()).unwrap(), topology);
+    for damaged in [&b"{}"[..], b"{\"number\":1,\"epoch\":1,\"regions\":[]}", b"["] {
+        assert!(Topology::from_text(damaged).is_err());
+    }
+}
+
+#[test]
+fn names_are_unique_in_every_spelling() {
+    assert!(Topology::new(&["West US".to_owned(), "west-us".to_owned()]).is_err());
+    assert!(Topology::new(&[]).is_err());
+}
+
+#[test]
+fn a_region_that_is_added_serves_when_it_is_seeded_and_keeps_its_number_for_good() {
+    let (adding, added) = three().adding("Brazil South").unwrap();
+    assert_eq!((added.id, added.state), (RegionId(3), RegionState::Seeding));
+    assert_eq!(names(&adding), ["West US", "North Europe", "Southeast Asia"]);
+    let four = adding.seeded(added.id).unwrap();
+    assert_eq!(names(&four).last(), Some(&"Brazil South"));
+    let leaving = four.draining(RegionId(1)).unwrap();
+    assert_eq!(names(&leaving), ["West US", "Southeast Asia", "Brazil South"]);
+    let left = leaving.retired(RegionId(1)).unwrap();
+    assert!(left.named("North Europe").is_err());
+    assert_eq!(left.present().count(), 3);
+    let (_, back) = left.adding("north europe").unwrap();
+    assert_eq!(back.id, RegionId(1));
+    let (_, new) = left.adding("Japan East").unwrap();
+    assert_eq!(new.id, RegionId(4), "numbers are not given twice");
+}
+
+#[test]
+fn regions_are_not_added_twice_and_the_writer_is_not_removed() {
+    let three = three();
+    for refused in [three.adding("westus").map(drop), three.draining(RegionId(0)).map(drop)] {
+        assert_eq!(refused.unwrap_err().status(), Status::BAD_REQUEST);
+    }
+    assert_eq!(
+        three.seeded(RegionId(1)).unwrap_err().status(),
+        Status::PRECONDITION_FAILED
+    );
+    let (adding, added) = three.adding("Brazil South").unwrap();
+    assert!(adding.with_writer(added.id).is_err(), "it has not everything yet");
+    assert_eq!(Topology::from_text(&adding.to_text()).unwrap(), adding);
+}
