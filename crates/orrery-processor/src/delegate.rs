@@ -62,6 +62,8 @@ pub struct BatchContext {
     /// Cancelled when the host stops or loses the lease: finish soon, or return.
     pub cancelled: CancellationToken,
     pub(crate) checkpoints: mpsc::Sender<CheckpointRequest>,
+    /// Nothing of the page comes after this batch.
+    pub(crate) ends_page: bool,
 }
 
 /// A delegate's wish to save the position after its batch.
@@ -79,8 +81,12 @@ pub enum CheckpointError {
 }
 
 impl BatchContext {
-    /// Saves that everything up to the end of this batch is done. With automatic checkpoints there is no need.
+    /// Saves that everything up to the end of this batch is done. With automatic checkpoints there is no need. Positions lie
+    /// between pages: of a page that was cut because it failed as a whole, only the last part can be saved.
     pub async fn checkpoint(&self) -> Result<(), CheckpointError> {
+        if !self.ends_page {
+            return Ok(());
+        }
         let (done, answer) = oneshot::channel();
         let token = self.token.clone();
         let sent = self.checkpoints.send(CheckpointRequest { token, done }).await;

@@ -26,6 +26,10 @@ pub enum BuildError {
     LeaseLimits { min: usize, max: usize },
     #[error("a batch holds between 1 and {0} items")]
     BatchItems(u32),
+    #[error("a lease can have between 1 and {0} calls of the delegate at the same time")]
+    Concurrency(usize),
+    #[error("with several calls at the same time none of them knows what is done; let the processor save the position")]
+    ManualConcurrency,
 }
 
 /// A processor that cannot start.
@@ -89,4 +93,11 @@ pub enum StoreError {
     /// Trying again will not help: forbidden, malformed.
     #[error("the lease store refused")]
     Refused(#[source] Cause),
+}
+
+/// For readers that have a store beside their feed.
+impl From<StoreError> for FeedError {
+    fn from(error: StoreError) -> FeedError {
+        FeedError::Transient(error.into())
+    }
 }

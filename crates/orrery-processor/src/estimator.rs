@@ -122,19 +122,35 @@ impl Estimator {
         })
     }
 
+    pub(crate) fn of(processor: &str, source: Arc<dyn FeedSource>, store: Arc<dyn LeaseStore>) -> Estimator {
+        Estimator {
+            processor: processor.to_owned(),
+            source,
+            store,
+        }
+    }
+
     /// Every lease now.
     pub async fn snapshot(&self) -> Result<UnitLag, StartError> {
+        let (leases, charge) = self.ask(|_| true).await?;
+        Ok(UnitLag { leases, charge })
+    }
+
+    /// Only the leases whose tokens are asked for.
+    pub(crate) async fn snapshot_of(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<LeaseLag>, StartError> {
+        Ok(self.ask(wanted).await?.0)
+    }
+
+    async fn ask(&self, wanted: impl Fn(&str) -> bool) -> Result<(Vec<LeaseLag>, f64), StartError> {
         let description = self.source.describe().await?;
         let names = UnitNames::new(&self.processor, &description.identity);
         let UnitListing { listing, charge, .. } = list_unit(self.store.as_ref(), &names).await?;
         let now_ms = listing.server_now_ms;
-        let asked = listing.leases.into_iter().map(|lease| self.lag_of(lease, now_ms));
+        let leases = listing.leases.into_iter().filter(|lease| wanted(&lease.token));
+        let asked: Vec<_> = leases.map(|lease| self.lag_of(lease, now_ms)).collect();
         let answers: Vec<(LeaseLag, f64)> = futures::stream::iter(asked).buffered(CONCURRENCY).collect().await;
         let charge = charge + answers.iter().map(|(_, charge)| charge).sum::<f64>();
-        Ok(UnitLag {
-            leases: answers.into_iter().map(|(lag, _)| lag).collect(),
-            charge,
-        })
+        Ok((answers.into_iter().map(|(lag, _)| lag).collect(), charge))
     }
 
     /// Calls back with every snapshot, or why there was none, until the callback says that it has had enough.
@@ -157,11 +173,19 @@ impl Estimator {
             transactions: Err(Unknown::NoPosition),
             waiting: None,
         };
-        let (Some(token), Some(range)) = (&lease.continuation, &lease.range) else {
+        let Some(token) = &lease.continuation else {
+            return (lag, 0.0);
+        };
+        let range = match &lease.range {
+            Some(range) => Ok(Some(range.clone())),
+            None => self.source.partition_of(&lease.token).await,
+        };
+        let Ok(Some(range)) = range else {
+            lag.transactions = Err(Unknown::RangeGone);
             return (lag, 0.0);
         };
         let read = FeedRead {
-            range,
+            range: &range,
             from: &Position::After(token.clone()),
             mode: lease.feed_mode(),
             items_max: Some(1),

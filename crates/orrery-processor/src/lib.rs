@@ -37,10 +37,10 @@ pub mod token;
 
 pub use delegate::{Batch, BatchContext, CheckpointError, RawBatch};
 pub use events::{Event, Loss};
-pub use metrics::{Metrics, NoMetrics};
+pub use metrics::{LeaseChange, Metrics, NoMetrics};
 pub use names::InstanceName;
 pub use processor::{
-    Checkpoint, GiveUp, KeyOrder, LeaseHealth, LeaseTiming, Poll, Processor, ProcessorBuilder, Running, Settings,
-    Stopped, WindowPolicy,
+    Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseHealth, LeaseTiming, Poll, Processor, ProcessorBuilder, Running,
+    Settings, Stopped, WindowPolicy,
 };
 pub use start::{Position, StartFrom};

@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use crate::balance::{Liveness, Watch};
 use crate::clock;
-use crate::error::{StartError, StoreError};
+use crate::error::{FeedError, StartError, StoreError};
 use crate::feed::{FeedRead, FeedSource};
-use crate::lease::{FeedMode, Lease, import_foreign};
+use crate::lease::{FeedMode, Lease, detect_foreign, import_foreign};
 use crate::names::{UnitNames, check_processor_name};
 use crate::processor::{UnitListing, list_unit, set_paused, tiling};
-use crate::range::Tiling;
+use crate::pull::{BadCursor, Cursor, PullError};
+use crate::range::{EpkRange, Tiling};
 use crate::start::{Position, StartFrom, stamp};
 use crate::store::{Created, LeaseStore, id_of};
 use crate::token::FeedToken;
@@ -161,7 +162,7 @@ impl Operations {
     }
 
     async fn now(&self, lease: &Lease) -> Result<FeedToken, StartError> {
-        let range = lease.range.clone().unwrap_or_else(crate::range::EpkRange::full);
+        let range = lease.range.clone().unwrap_or_else(EpkRange::full);
         let read = FeedRead {
             range: &range,
             from: &Position::From(StartFrom::Now),
@@ -173,39 +174,83 @@ impl Operations {
     }
 
     /// Creates this unit's leases from documents of another processor, at the positions they say. Leases that exist stay as
-    /// they are; how many were created comes back.
-    pub async fn import(&self, documents: &[Value]) -> Result<usize, StoreError> {
-        let mut n_created = 0;
+    /// they are; how many were created comes back. Nothing is created unless every document can be read.
+    pub async fn import(&self, documents: &[Value]) -> Result<usize, StartError> {
+        let mut leases = Vec::new();
         for document in documents {
-            let id = |range: &crate::range::EpkRange| self.names.lease(&range.to_string());
-            let leases = match Lease::from_document(document) {
-                Ok(lease) if crate::lease::detect_foreign(document).is_none() && lease.range.is_some() => {
-                    vec![own(lease, id)]
-                }
-                _ => import_foreign(document, id).ok_or_else(|| unreadable(document))?,
-            };
-            for lease in leases {
-                if let Created::New(_) = self.store.create(&lease.to_document()).await? {
-                    n_created += 1;
-                }
+            leases.extend(self.translated(document).await?);
+        }
+        Ok(self.create(leases).await?)
+    }
+
+    async fn translated(&self, document: &Value) -> Result<Vec<Lease>, StartError> {
+        let id = |range: &EpkRange| self.names.lease(&range.to_string());
+        let unreadable =
+            || StoreError::Refused(format!("`{}` is no lease that can be imported", id_of(document)).into());
+        let lease = match Lease::from_document(document) {
+            Ok(lease) if detect_foreign(document).is_none() => lease,
+            _ => return Ok(import_foreign(document, id).ok_or_else(unreadable)?),
+        };
+        // Old leases name their partition only.
+        let range = match &lease.range {
+            Some(range) => Some(range.clone()),
+            None => self.source.partition_of(&lease.token).await?,
+        };
+        let range = range.ok_or_else(unreadable)?;
+        Ok(vec![Lease {
+            continuation: lease.continuation.clone(),
+            mode: lease.mode,
+            ..Lease::for_range(id(&range), range, lease.feed_mode())
+        }])
+    }
+
+    async fn create(&self, leases: Vec<Lease>) -> Result<usize, StoreError> {
+        let mut n_created = 0;
+        for lease in leases {
+            if let Created::New(_) = self.store.create(&lease.to_document()).await? {
+                n_created += 1;
             }
         }
         Ok(n_created)
     }
-}
 
-/// A .NET lease under another unit's name, owned by nobody.
-fn own(lease: Lease, id: impl Fn(&crate::range::EpkRange) -> String) -> Lease {
-    let range = lease.range.clone().unwrap_or_else(crate::range::EpkRange::full);
-    Lease {
-        continuation: lease.continuation.clone(),
-        mode: lease.mode,
-        ..Lease::for_range(id(&range), range, lease.feed_mode())
+    /// Where the unit stands, for a reader that pulls.
+    pub async fn cursor(&self) -> Result<Cursor, PullError> {
+        let (statuses, _) = self.status().await.map_err(FeedError::from)?;
+        let mode = statuses
+            .first()
+            .map(|status| status.lease.feed_mode())
+            .unwrap_or_default();
+        let mut parts = Vec::new();
+        for LeaseStatus { lease, .. } in statuses.into_iter().filter(|status| !status.lease.is_retired()) {
+            let start = lease.start().and_then(StartFrom::parse).map(Position::From);
+            let position = lease.continuation.map(Position::After).or(start);
+            let range = lease.range.ok_or(BadCursor::NotRanges)?;
+            parts.push((range, position.ok_or(BadCursor::NoPosition)?));
+        }
+        let rid = self.source.describe().await?.identity.container_rid;
+        Ok(Cursor::of(rid, mode, parts)?)
     }
-}
 
-fn unreadable(document: &Value) -> StoreError {
-    StoreError::Refused(format!("`{}` is no lease that can be imported", id_of(document)).into())
+    /// Creates the leases of a unit that has none yet, where a reader that pulled stands. How many were created comes back.
+    pub async fn start_at(&self, cursor: &Cursor) -> Result<usize, PullError> {
+        if cursor.container_rid() != self.source.describe().await?.identity.container_rid {
+            return Err(BadCursor::OtherContainer.into());
+        }
+        let lease = |(range, position): (&EpkRange, &Position)| {
+            let id = self.names.lease(&range.to_string());
+            let lease = Lease::for_range(id, range.clone(), cursor.mode());
+            match position {
+                Position::After(token) => Lease {
+                    continuation: Some(token.clone()),
+                    ..lease
+                },
+                Position::From(start) => lease.with_start(start.to_text()),
+            }
+        };
+        let leases = cursor.ranges().map(lease).collect();
+        Ok(self.create(leases).await.map_err(FeedError::from)?)
+    }
 }
 
 /// Units that have leases in a store: the prefix of their ids, with the number of leases and the owners.

@@ -5,6 +5,8 @@
 //! ranges of a cursor do not overlap; sharing it out and joining it again covers the same keys; a position that is joined
 //! is the earlier one.
 
+mod foreign;
+
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -43,6 +45,10 @@ pub enum BadCursor {
     OtherMode,
     #[error("the cursors overlap")]
     Overlap,
+    #[error("the token is about one logical key or one partition id, not about ranges of keys")]
+    NotRanges,
+    #[error("the token does not say where a range that was not read yet begins")]
+    NoPosition,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,6 +69,21 @@ struct StoredPart {
 }
 
 impl Cursor {
+    /// The position of a unit: one part per lease.
+    pub(crate) fn of(
+        container_rid: String,
+        mode: FeedMode,
+        parts: Vec<(EpkRange, Position)>,
+    ) -> Result<Cursor, BadCursor> {
+        let part = |(range, position)| Part { range, position };
+        Cursor {
+            container_rid,
+            mode,
+            parts: parts.into_iter().map(part).collect(),
+        }
+        .checked()
+    }
+
     fn new(container_rid: String, mode: FeedMode, range: EpkRange, start: StartFrom) -> Cursor {
         let position = Position::From(start);
         Cursor {
@@ -75,6 +96,14 @@ impl Cursor {
     /// The ranges and where each stands.
     pub fn ranges(&self) -> impl Iterator<Item = (&EpkRange, &Position)> {
         self.parts.iter().map(|part| (&part.range, &part.position))
+    }
+
+    pub fn container_rid(&self) -> &str {
+        &self.container_rid
+    }
+
+    pub fn mode(&self) -> FeedMode {
+        self.mode
     }
 
     /// Text to keep it as.

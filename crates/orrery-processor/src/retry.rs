@@ -67,13 +67,18 @@ pub struct Delivery {
 impl Delivery {
     /// `gives_up`: somebody takes items that cannot be handled. Otherwise the batch is tried for ever.
     pub fn new(n_items: usize, gives_up: bool) -> Delivery {
+        Delivery::over(0..n_items, gives_up)
+    }
+
+    /// For a part of a page that is delivered beside the others.
+    pub fn over(items: Range<usize>, gives_up: bool) -> Delivery {
         let mut delivery = Delivery {
             pending: Vec::new(),
             n_failed: 0,
-            n_items,
+            n_items: items.len(),
             gives_up,
         };
-        delivery.push(0..n_items);
+        delivery.push(items);
         delivery
     }
 
@@ -107,15 +112,25 @@ impl Delivery {
         self.n_failed = 0;
     }
 
-    /// Items of the current slice, by their index in the batch, need no further attempt: delivered or given up already.
+    /// Items that are neither delivered nor given up, by their index in the batch, in order.
+    pub fn pending(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pending.iter().rev().cloned().flatten()
+    }
+
+    pub fn is_pending(&self, index: usize) -> bool {
+        self.pending.iter().any(|slice| slice.contains(&index))
+    }
+
+    /// Items, by their index in the batch, need no further attempt: they are given up, or wait behind one that is.
     pub fn drop_items(&mut self, done: &[usize]) {
-        let Some(slice) = self.pending.pop() else { return };
-        let mut end = slice.end;
-        for index in slice.clone().rev().filter(|index| done.contains(index)) {
-            self.push(index + 1..end);
-            end = index;
+        for slice in std::mem::take(&mut self.pending) {
+            let mut end = slice.end;
+            for index in slice.clone().rev().filter(|index| done.contains(index)) {
+                self.push(index + 1..end);
+                end = index;
+            }
+            self.push(slice.start..end);
         }
-        self.push(slice.start..end);
         self.n_failed = 0;
     }
 
@@ -215,6 +230,18 @@ mod tests {
             delivery.succeeded();
         }
         assert_eq!(slices, [1..3, 4..6]);
+    }
+
+    #[test]
+    fn items_are_left_out_wherever_they_wait() {
+        let mut delivery = Delivery::one_by_one(4);
+        delivery.drop_items(&[1, 3]);
+        assert_eq!(delivery.pending().collect::<Vec<_>>(), [0, 2]);
+        assert!(delivery.is_pending(2) && !delivery.is_pending(3));
+        let mut part = Delivery::over(10..14, true);
+        assert_eq!(part.current(), Some(10..14));
+        part.drop_items(&[12]);
+        assert_eq!(part.pending().collect::<Vec<_>>(), [10, 11, 13]);
     }
 
     proptest! {

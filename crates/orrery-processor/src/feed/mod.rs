@@ -9,6 +9,7 @@ pub mod sdk;
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 pub use change::{Change, ChangeMetadata, Operation};
@@ -62,6 +63,18 @@ pub trait FeedSource: Send + Sync + 'static {
 
     /// The physical partitions now, asked of the server.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>>;
+
+    /// The range of the partition with this id, if it serves now. Only old leases are known by ids.
+    fn partition_of<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<EpkRange>, FeedError>> {
+        let found = async move {
+            let partitions = self.partitions().await?;
+            let named = partitions
+                .into_iter()
+                .find(|partition| partition.id.as_deref() == Some(id));
+            Ok(named.map(|partition| partition.range))
+        };
+        found.boxed()
+    }
 
     fn read<'a>(&'a self, read: FeedRead<'a>) -> BoxFuture<'a, Result<FeedPage, FeedError>>;
 }

@@ -138,6 +138,28 @@ impl SdkFeed {
     }
 }
 
+/// The SDK does not name partitions; the server does, with every answer.
+impl SdkFeed {
+    async fn find_partition(&self, id: &str) -> Result<Option<EpkRange>, FeedError> {
+        for partition in self.read_partitions().await? {
+            let failed = |error| feed_error(error, None);
+            let scope = FeedScope::range(feed_range(&partition.range).map_err(failed)?);
+            // Latest versions can be read of any container, and from now on there is nothing to send.
+            let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::LatestVersion);
+            let pages = self
+                .container
+                .query_change_feed::<Value>(scope, ChangeFeedStartFrom::Now, Some(options))
+                .await;
+            let page = pages.map_err(failed)?.next().await;
+            let page = page.transpose().map_err(failed)?;
+            if page.is_some_and(|page| page.headers().partition_key_range_id() == Some(id)) {
+                return Ok(Some(partition.range));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The database's resource id is the first four bytes of the container's.
 fn database_of(container_rid: &str) -> Option<String> {
     let bytes = STANDARD.decode(container_rid.replace('-', "/")).ok()?;
@@ -263,6 +285,10 @@ impl FeedSource for SdkFeed {
         self.read_partitions().boxed()
     }
 
+    fn partition_of<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<EpkRange>, FeedError>> {
+        self.find_partition(id).boxed()
+    }
+
     fn read<'a>(&'a self, read: FeedRead<'a>) -> BoxFuture<'a, Result<FeedPage, FeedError>> {
         self.read_page(read).boxed()
     }
@@ -270,7 +296,18 @@ impl FeedSource for SdkFeed {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_kind_of_change_that_is_not_known_does_not_fail_its_page() {
+        let item = json!({"current": {"id": "a"}, "metadata": {"operationType": "teleport", "lsn": 7, "crts": 1}});
+        let item: ChangeFeedItem<Value> = serde_json::from_value(item).unwrap();
+        let change = change(item);
+        assert_eq!(change.metadata.operation, Some(Operation::Unknown));
+        assert_eq!((change.id(), change.metadata.lsn), (Some("a"), Some(7)));
+    }
 
     #[test]
     fn the_database_is_part_of_the_containers_resource_id() {

@@ -8,7 +8,7 @@ use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use serde::de::DeserializeOwned;
 
 use super::Processor;
-use super::settings::{Checkpoint, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
+use super::settings::{Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
 use crate::balance::BalanceSettings;
 use crate::dead_letters::DeadLetterStore;
 use crate::delegate::{Batch, BatchContext, Delegate, RawBatch, RawDelegate, TypedDelegate};
@@ -114,6 +114,12 @@ impl ProcessorBuilder {
 
     pub fn checkpoint(mut self, checkpoint: Checkpoint) -> ProcessorBuilder {
         self.settings.checkpoint = checkpoint;
+        self
+    }
+
+    /// Several calls of the delegate at the same time for one lease, each with keys of its own.
+    pub fn concurrency(mut self, concurrency: Concurrency) -> ProcessorBuilder {
+        self.settings.concurrency = concurrency;
         self
     }
 

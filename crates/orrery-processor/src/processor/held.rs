@@ -15,6 +15,8 @@ use crate::error::StoreError;
 use crate::events::{Event, Loss};
 use crate::fence::Fence;
 use crate::lease::{Conflict, HostMark, Lease, Takeover, judge};
+use crate::metrics::LeaseChange;
+use crate::range::EpkRange;
 use crate::token::FeedToken;
 
 /// How often a write is made again because the document changed.
@@ -64,6 +66,7 @@ impl HeldLease {
             },
         };
         held.schedule();
+        unit.metrics.lease_change(&held.lease.token, LeaseChange::Acquired(why));
         unit.events.emit(Event::LeaseAcquired {
             lease: held.lease.token.clone(),
             why,
@@ -74,6 +77,11 @@ impl HeldLease {
 
     pub fn lease(&self) -> &Lease {
         &self.lease
+    }
+
+    /// Fills in what an old lease does not say.
+    pub fn set_range(&mut self, range: EpkRange) {
+        self.lease.range = Some(range);
     }
 
     /// When the lease is to be renewed, on the host's clock.
@@ -186,7 +194,8 @@ impl HeldLease {
         match judge(&fresh, &self.unit.me) {
             // An older process of our name wrote it; it stops at its next write, and this one is ours again.
             Conflict::StillMine | Conflict::OlderNamesake => {
-                self.lease = fresh;
+                let range = fresh.range.clone().or(self.lease.range.take());
+                self.lease = Lease { range, ..fresh };
                 Ok(())
             }
             Conflict::NewerNamesake => Err(NotWritten::Namesake),

@@ -159,8 +159,19 @@ impl Host {
             &unit.settings.balance,
         );
         self.perform(actions, &listed).await;
-        self.unit.metrics.leases_owned(self.running.len());
+        self.measure();
         self.check_tiling(&listed).await;
+    }
+
+    fn measure(&self) {
+        let metrics = &self.unit.metrics;
+        metrics.leases_owned(self.running.len());
+        for (lease, health) in self.unit.health() {
+            metrics.waiting(&lease, health.waiting);
+            if let Some(age) = health.last_checkpoint {
+                metrics.checkpoint_age(&lease, age);
+            }
+        }
     }
 
     fn pause(&mut self, paused: bool) {
@@ -168,6 +179,7 @@ impl Host {
             return;
         }
         self.paused = paused;
+        self.unit.paused.store(paused, std::sync::atomic::Ordering::Relaxed);
         self.unit
             .events
             .emit(if paused { Event::Paused } else { Event::Resumed });

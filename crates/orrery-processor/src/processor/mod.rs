@@ -1,11 +1,15 @@
 //! A processor: built from a container, a name and a delegate; started; stopped.
 
 mod builder;
+mod calls;
+mod caught_up;
 mod deliver;
 mod health;
 mod held;
 mod host;
 mod init;
+mod lanes;
+mod letters;
 mod parking;
 mod resharding;
 mod settings;
@@ -14,6 +18,7 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::json;
@@ -25,7 +30,7 @@ pub use builder::ProcessorBuilder;
 pub use health::LeaseHealth;
 pub use host::Stopped;
 pub(crate) use init::tiling;
-pub use settings::{Checkpoint, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
+pub use settings::{Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
 pub(crate) use unit::{UnitListing, list as list_unit};
 
 use crate::clock::{self, Clock};
@@ -129,6 +134,7 @@ impl Processor {
             events: self.events.clone(),
             metrics: Arc::clone(&self.metrics),
             health: health::Health::default(),
+            paused: AtomicBool::new(false),
             clock: Clock::start(),
         })
     }
@@ -158,7 +164,12 @@ impl Running {
 
     /// The leases this host reads, by token.
     pub fn health(&self) -> BTreeMap<String, LeaseHealth> {
-        self.unit.health.snapshot(self.unit.clock.now())
+        self.unit.health()
+    }
+
+    /// Whether the host works and none of its leases is stuck.
+    pub fn is_healthy(&self) -> bool {
+        self.is_running() && self.health().values().all(|lease| !lease.is_stuck)
     }
 
     /// Whether the host still works. It also ends by itself: when its container is gone or its name is taken.

@@ -17,29 +17,39 @@ use crate::range::EpkRange;
 use crate::reshard::{Partition, Reshard, epk_child, plan};
 
 impl Worker {
-    /// The lease's range. Old leases of partition ids may not say it; the source may know the partition.
+    /// The lease's range. Old leases of partition ids may not say it; the source knows the partition.
     pub(super) async fn find_range(&mut self) -> Result<Step<EpkRange>, NotWritten> {
         if let Some(range) = &self.held.lease().range {
             return Ok(Step::Done(range.clone()));
         }
-        let partitions = match self.partitions().await? {
-            Step::Done(partitions) => partitions,
-            Step::Interrupted => return Ok(Step::Interrupted),
-            Step::Finish(finish) => return Ok(Step::Finish(finish)),
-        };
-        let token = self.token();
-        let found = partitions
-            .into_iter()
-            .find(|partition| partition.id.as_deref() == Some(token.as_str()));
-        Ok(match found {
-            Some(partition) => Step::Done(partition.range),
-            None => {
-                self.report(&FeedError::Fatal(
-                    "the lease has no range and its partition is not known; let a .NET host acquire it once".into(),
-                ));
-                Step::Finish(Finish::Release(Loss::Failed))
+        let mut n_failed = 0;
+        loop {
+            let (unit, token) = (Arc::clone(&self.unit), self.token());
+            let asking = async move { unit.source.partition_of(&token).await };
+            match self.tend(asking, true).await? {
+                None => return Ok(Step::Interrupted),
+                Some(Ok(Some(range))) => {
+                    // The next write of the lease carries it, so that nobody has to ask again.
+                    self.held.set_range(range.clone());
+                    return Ok(Step::Done(range));
+                }
+                Some(Ok(None)) => {
+                    self.report(&FeedError::Fatal(
+                        "the lease names a partition that is gone, and not its range; let a .NET host acquire it once"
+                            .into(),
+                    ));
+                    return Ok(Step::Finish(Finish::Release(Loss::Failed)));
+                }
+                Some(Err(error)) => {
+                    n_failed += 1;
+                    self.report(&error);
+                    let pause = self.unit.pause(n_failed);
+                    if self.tend(sleep(pause), true).await?.is_none() {
+                        return Ok(Step::Interrupted);
+                    }
+                }
             }
-        })
+        }
     }
 
     /// The partitions now; asked again until there is an answer.

@@ -10,6 +10,8 @@ use crate::start::StartFrom;
 
 /// Most items a batch may be asked to hold.
 pub(super) const BATCH_ITEMS_MAX: u32 = 10_000;
+/// Most calls of the delegate that a lease may have at the same time.
+pub(super) const CALLS_MAX: usize = 1000;
 
 /// When leases are looked at, renewed, and given up for dead. All hosts of a unit should have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,16 @@ pub enum Checkpoint {
     Manual,
 }
 
+/// How many calls of the delegate a lease may have at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concurrency {
+    /// One: changes come in the order of the feed.
+    #[default]
+    Sequential,
+    /// Up to so many, each with the changes of keys of its own: the changes of a key still come in order.
+    ByPartitionKey(usize),
+}
+
 /// What follows when the delegate has failed as often as the policy allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GiveUp {
@@ -138,6 +150,7 @@ pub struct Settings {
     pub items_max: Option<u32>,
     pub poll: Poll,
     pub checkpoint: Checkpoint,
+    pub concurrency: Concurrency,
     pub timing: LeaseTiming,
     pub balance: BalanceSettings,
     pub retry: RetryPolicy,
@@ -160,6 +173,7 @@ impl Default for Settings {
             items_max: None,
             poll: Poll::default(),
             checkpoint: Checkpoint::default(),
+            concurrency: Concurrency::default(),
             timing: LeaseTiming::default(),
             balance: BalanceSettings::default(),
             retry: RetryPolicy::default(),
@@ -192,6 +206,14 @@ impl Settings {
         let (min, max) = (self.balance.leases_min, self.balance.leases_max.unwrap_or(usize::MAX));
         if min > max || max == 0 {
             return Err(BuildError::LeaseLimits { min, max });
+        }
+        if let Concurrency::ByPartitionKey(calls) = self.concurrency {
+            if calls == 0 || calls > CALLS_MAX {
+                return Err(BuildError::Concurrency(CALLS_MAX));
+            }
+            if self.checkpoint == Checkpoint::Manual {
+                return Err(BuildError::ManualConcurrency);
+            }
         }
         if self
             .items_max

@@ -1,11 +1,13 @@
 //! What every part of a running host shares, and how the unit's documents are told apart.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::health::Health;
+use super::health::{Asked, Health, LeaseHealth};
 use super::settings::Settings;
 use crate::balance::{Listing, Want};
 use crate::clock::{self, Clock};
@@ -34,6 +36,8 @@ pub(crate) struct Unit {
     pub events: Events,
     pub metrics: Arc<dyn Metrics>,
     pub health: Health,
+    /// The host has told its workers to wait.
+    pub paused: AtomicBool,
     pub clock: Clock,
 }
 
@@ -52,6 +56,16 @@ impl Unit {
     /// The wall clock, as leases carry it.
     pub fn stamp(&self) -> String {
         start::stamp(clock::since_1970())
+    }
+
+    /// The leases this host reads, judged now.
+    pub fn health(&self) -> BTreeMap<String, LeaseHealth> {
+        self.health.snapshot(Asked {
+            now: self.clock.now(),
+            since_1970: clock::since_1970(),
+            stuck_after: self.settings.stuck_after,
+            paused: self.paused.load(Ordering::Relaxed),
+        })
     }
 
     pub async fn list(&self) -> Result<UnitListing, StoreError> {

@@ -19,6 +19,7 @@ use crate::error::FeedError;
 use crate::events::{Event, Loss};
 use crate::feed::{FeedPage, FeedRead};
 use crate::lease::HostMark;
+use crate::metrics::LeaseChange;
 use crate::range::EpkRange;
 use crate::start::{Position, StartFrom};
 use crate::token::FeedToken;
@@ -129,8 +130,10 @@ impl Worker {
 
     pub async fn run(mut self) -> End {
         let (id, token) = (self.held.lease().id.clone(), self.token());
-        let epoch = self.held.lease().epoch();
-        self.unit.health.note(&token, |health| health.epoch = epoch);
+        let (epoch, since) = (self.held.lease().epoch(), self.unit.clock.now());
+        self.unit
+            .health
+            .note(&token, |health| (health.epoch, health.since) = (epoch, since));
         let ended = match self.work().await {
             Ok(finish) => self.finish(finish).await,
             Err(lost) => Err(lost),
@@ -143,6 +146,9 @@ impl Worker {
         self.unit.health.forget(&token);
         if let Why::Lost(loss) = &why {
             let (lease, why) = (token, loss.clone());
+            self.unit
+                .metrics
+                .lease_change(&lease, LeaseChange::Released(why.clone()));
             self.unit.events.emit(Event::LeaseReleased { lease, why });
         }
         End { id, why }
@@ -361,6 +367,10 @@ impl Worker {
             health.last_poll = Some(now);
             health.lag = lag;
             health.caught_up = page.changes.is_empty();
+            health.oldest_committed_s = page.changes.first().and_then(|change| change.metadata.committed_at_s);
+            if health.caught_up {
+                health.last_empty = Some(now);
+            }
         });
     }
 

@@ -5,6 +5,11 @@
 
 mod balancing;
 mod bootstrap;
+mod clocks;
 mod delegates;
+mod jobs;
+mod lanes;
 mod resharding;
 mod scene;
+mod trouble;
+mod way;

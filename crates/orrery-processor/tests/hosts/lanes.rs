@@ -1,0 +1,133 @@
+//! Several calls of the delegate at the same time for one lease.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use orrery_processor::dead_letters::MemoryDeadLetters;
+use orrery_processor::lease::FeedMode;
+use orrery_processor::{BatchContext, Concurrency, RawBatch, StartFrom};
+use serde_json::json;
+
+use crate::scene::Scene;
+
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Counts the calls that run at the same time, and how many at most.
+#[derive(Clone, Default)]
+struct Calls {
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+/// A delegate that takes a second, and fails once for every item named.
+fn slow(
+    scene: &Scene,
+    calls: &Calls,
+    fails_once: &[&str],
+) -> impl Fn(RawBatch, BatchContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static {
+    let (note, calls) = (scene.noting("a"), calls.clone());
+    let bad: Arc<Mutex<BTreeSet<String>>> =
+        Arc::new(Mutex::new(fails_once.iter().map(|id| (*id).to_owned()).collect()));
+    move |batch, context| {
+        let (note, calls, bad) = (note.clone(), calls.clone(), Arc::clone(&bad));
+        async move {
+            let now = calls.now.fetch_add(1, Ordering::SeqCst) + 1;
+            calls.most.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            calls.now.fetch_sub(1, Ordering::SeqCst);
+            if batch
+                .iter()
+                .any(|change| bad.lock().unwrap().remove(change.id().unwrap()))
+            {
+                return Err("once".to_owned());
+            }
+            note(batch, context).await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_handled_beside_each_other_and_each_in_order() {
+    let scene = Scene::new(1);
+    let calls = Calls::default();
+    let host = scene
+        .host("a")
+        .mode(FeedMode::AllVersionsAndDeletes)
+        .start_from(StartFrom::Now)
+        .concurrency(Concurrency::ByPartitionKey(8));
+    let running = host
+        .build_raw(slow(&scene, &calls, &[]))
+        .unwrap()
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..10 {
+        scene.write(30);
+    }
+    scene.until("every version arrives", || scene.ledger.len() == 300).await;
+    scene.assert_complete();
+    assert!(scene.ledger.repeated().is_empty());
+    assert_eq!(calls.most.load(Ordering::SeqCst), 8);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_fails_is_tried_again_without_the_others() {
+    let scene = Scene::new(1);
+    for number in 0..20 {
+        scene
+            .feed
+            .put(&format!("key{number}"), &format!("item{number}"), json!(number));
+    }
+    let calls = Calls::default();
+    let host = scene.host("a").concurrency(Concurrency::ByPartitionKey(4));
+    let delegate = slow(&scene, &calls, &["item3"]);
+    let running = host.build_raw(delegate).unwrap().start().await.unwrap();
+    scene.until_complete().await;
+    assert!(
+        scene.ledger.repeated().is_empty(),
+        "what was handled does not come again"
+    );
+    running.stop(GRACE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_changes_of_a_key_follow_its_dead_letter_within_one_page_too() {
+    for concurrency in [Concurrency::Sequential, Concurrency::ByPartitionKey(3)] {
+        let scene = Scene::new(1);
+        for (key, id) in [
+            ("k", "first"),
+            ("k", "poison"),
+            ("o", "other"),
+            ("k", "later"),
+            ("k", "last"),
+        ] {
+            scene.feed.put(key, id, json!(1));
+        }
+        let letters = MemoryDeadLetters::default();
+        let note = scene.noting("a");
+        let delegate = move |batch: RawBatch, context: BatchContext| {
+            if batch.iter().any(|change| change.id() == Some("poison")) {
+                return std::future::ready(Err("no".to_owned()));
+            }
+            note(batch, context)
+        };
+        let host = scene.host("a").dead_letters(letters.clone()).concurrency(concurrency);
+        let running = host.build_raw(delegate).unwrap().start().await.unwrap();
+        scene.until("three letters", || letters.letters().len() == 3).await;
+        scene
+            .until("the others are delivered", || scene.ledger.len() == 2)
+            .await;
+        let parked = letters.letters().into_iter().filter(|letter| letter.parked);
+        let parked: BTreeSet<_> = parked.filter_map(|letter| letter.item_id).collect();
+        assert_eq!(parked, BTreeSet::from(["last".to_owned(), "later".to_owned()]));
+        let handled: BTreeSet<_> = scene.ledger.deliveries().into_iter().map(|one| one.id).collect();
+        assert_eq!(handled, BTreeSet::from(["first".to_owned(), "other".to_owned()]));
+        running.stop(GRACE).await;
+    }
+}
