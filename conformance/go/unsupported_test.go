@@ -18,4 +18,5 @@ var unsupported = map[string]string{
 	"feed-all-versions":               "the SDK reads latest versions only",
 	"processor-latest-versions":       "the SDK has no change feed processor",
 	"processor-all-versions":          "the SDK has no change feed processor",
+	"processor-all-versions-killed":   "the SDK has no change feed processor",
 }

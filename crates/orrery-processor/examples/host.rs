@@ -4,7 +4,8 @@
 //! Everything comes from the environment: `ENDPOINT`, `KEY`, `DATABASE`, `CONTAINER`, `LEASES` (a container of the same
 //! database, at `LEASE_ENDPOINT` if given), `PROCESSOR`, `INSTANCE`, `LEDGER` (a file), and optionally `MODE`
 //! (`all-versions`), `START` (`now`), `DELAY_MS` (per batch), `MAX_ITEMS`, `ABORT_ON` (an item id that ends the process),
-//! `DEAD_LETTERS` (a container), `DIE_AFTER` (batches: ends the process after the delegate succeeded).
+//! `FAIL_ON` (an item id that fails), `DEAD_LETTERS` (a container), `DIE_AFTER` (batches: ends the process after the delegate
+//! succeeded), `REGION` (to read in), `LEASES_PER_PARTITION`, and `ACQUIRE_MS`, `RENEW_MS`, `EXPIRY_MS`.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use azure_data_cosmos::{AccountReference, CosmosClient, RoutingStrategy, options::Region};
 use orrery_processor::dead_letters::ContainerDeadLetters;
 use orrery_processor::lease::FeedMode;
+use orrery_processor::retry::RetryPolicy;
 use orrery_processor::{BatchContext, InstanceName, LeaseTiming, Poll, Processor, RawBatch, StartFrom};
 use serde_json::json;
 
@@ -27,9 +29,15 @@ fn required(name: &str) -> Result<String, String> {
     optional(name).ok_or_else(|| format!("{name} is not set"))
 }
 
+fn millis(name: &str, otherwise: u64) -> Result<Duration, Box<dyn Error>> {
+    let given = optional(name).map(|text| text.parse()).transpose()?;
+    Ok(Duration::from_millis(given.unwrap_or(otherwise)))
+}
+
 async fn connect(endpoint: &str, key: &str) -> Result<CosmosClient, Box<dyn Error>> {
     let account = AccountReference::with_authentication_key(endpoint.parse()?, key.to_owned());
-    let client = CosmosClient::builder().build(account, RoutingStrategy::ProximityTo(Region::from("West US")));
+    let region = Region::from(optional("REGION").unwrap_or_else(|| "West US".to_owned()));
+    let client = CosmosClient::builder().build(account, RoutingStrategy::ProximityTo(region));
     Ok(client.await?)
 }
 
@@ -59,9 +67,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         })
         .poll(Poll::every(Duration::from_millis(100)))
         .lease_timing(LeaseTiming {
-            acquire: Duration::from_millis(500),
-            renew: Duration::from_millis(700),
-            expiry: Duration::from_millis(2500),
+            acquire: millis("ACQUIRE_MS", 500)?,
+            renew: millis("RENEW_MS", 700)?,
+            expiry: millis("EXPIRY_MS", 2500)?,
             lock: Duration::from_secs(5),
         })
         .on_event(|event| println!("{event:?}"));
@@ -71,9 +79,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if let Some(items) = optional("MAX_ITEMS") {
         builder = builder.max_items(items.parse()?);
     }
+    if let Some(leases) = optional("LEASES_PER_PARTITION") {
+        builder = builder.leases_per_partition(leases.parse()?);
+    }
     if let Some(name) = optional("DEAD_LETTERS") {
         let letters = client.database_client(&database).container_client(&name, None).await?;
-        builder = builder.dead_letters(ContainerDeadLetters::new(letters));
+        let retry = RetryPolicy {
+            attempts: 2,
+            ..RetryPolicy::default()
+        };
+        builder = builder.dead_letters(ContainerDeadLetters::new(letters)).retry(retry);
     }
     let running = builder.build_raw(delegate()?)?.start().await?;
     println!("ready");
@@ -91,17 +106,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Error>> {
     let (path, instance) = (required("LEDGER")?, required("INSTANCE")?);
     let delay = Duration::from_millis(optional("DELAY_MS").map_or(Ok(0), |text| text.parse())?);
-    let (abort_on, die_after) = (
-        optional("ABORT_ON"),
-        optional("DIE_AFTER").map(|text| text.parse::<u32>()).transpose()?,
-    );
+    let (abort_on, fail_on) = (optional("ABORT_ON"), optional("FAIL_ON"));
+    let die_after = optional("DIE_AFTER").map(|text| text.parse::<u32>()).transpose()?;
     let n_batches = std::sync::atomic::AtomicU32::new(0);
     Ok(move |batch: RawBatch, context: BatchContext| -> Handled {
-        if abort_on
-            .as_deref()
-            .is_some_and(|id| batch.iter().any(|change| change.id() == Some(id)))
-        {
+        let has = |id: &Option<String>| id.is_some() && batch.iter().any(|change| change.id() == id.as_deref());
+        if has(&abort_on) {
             std::process::abort();
+        }
+        if has(&fail_on) {
+            return Box::pin(async { Err(std::io::Error::other("told to fail")) });
         }
         let n_before = n_batches.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let dies = die_after.is_some_and(|limit| n_before + 1 >= limit);
@@ -111,6 +125,7 @@ fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Erro
                 let line = json!({
                     "key": change.key(&["/pk".to_owned()]), "id": change.id(), "lsn": change.metadata.lsn,
                     "host": instance, "lease": context.lease, "operation": format!("{:?}", change.metadata.operation),
+                    "batch": n_before,
                 });
                 format!("{line}\n")
             })

@@ -55,6 +55,11 @@ pub enum Event {
     },
     /// The unit has leases already: the configured start has no effect.
     StartIgnored,
+    /// The unit is new here, but leases of the same processor over the same container exist under another endpoint name:
+    /// everything may be processed twice.
+    SiblingUnit {
+        prefix: String,
+    },
     BatchFailed {
         lease: String,
         attempt: u32,

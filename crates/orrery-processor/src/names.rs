@@ -43,6 +43,12 @@ impl UnitNames {
         &self.prefix
     }
 
+    /// Whether a prefix is that of the same processor over the same container, reached by another host name.
+    pub fn is_sibling(&self, processor: &str, source: &SourceIdentity, prefix: &str) -> bool {
+        let place = format!("_{}_{}", source.database_rid, source.container_rid);
+        prefix != self.prefix && prefix.starts_with(processor) && prefix.ends_with(&place)
+    }
+
     /// What the id of every document of the unit begins with.
     pub fn all(&self) -> String {
         format!("{}.", self.prefix)
@@ -156,6 +162,22 @@ mod tests {
         assert_eq!(names.lease_token(&names.info()), None);
         assert_eq!(names.lease_token(&names.want("-FF")), None);
         assert_eq!(names.want_token(&names.want("-FF")), Some("-FF"));
+    }
+
+    #[test]
+    fn the_same_unit_under_another_host_name_is_a_sibling() {
+        let source = |host: &str| SourceIdentity {
+            host: host.into(),
+            database_rid: "d==".into(),
+            container_rid: "c==".into(),
+        };
+        let here = source("account.example");
+        let names = UnitNames::new("unit", &here);
+        let there = UnitNames::new("unit", &source("10.0.0.7"));
+        assert!(names.is_sibling("unit", &here, there.prefix()));
+        assert!(!names.is_sibling("unit", &here, names.prefix()));
+        let other = UnitNames::new("other", &source("10.0.0.7"));
+        assert!(!names.is_sibling("unit", &here, other.prefix()));
     }
 
     #[test]

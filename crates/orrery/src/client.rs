@@ -38,6 +38,7 @@ pub struct RemoteFlags {
     ca: Option<PathBuf>,
 }
 
+#[cfg(feature = "processor")]
 impl RemoteFlags {
     /// As it was given.
     pub fn endpoint(&self) -> &str {

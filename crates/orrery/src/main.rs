@@ -54,6 +54,7 @@ enum Command {
     #[command(subcommand)]
     Feed(commands::feed::FeedCommand),
     /// Units of the change feed processor, through a running server
+    #[cfg(feature = "processor")]
     #[command(subcommand)]
     Processor(commands::processor::ProcessorCommand),
     /// Settings in force and where each comes from
@@ -72,6 +73,7 @@ fn main() -> std::process::ExitCode {
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),
         Command::Feed(command) => commands::feed::run(&command),
+        #[cfg(feature = "processor")]
         Command::Processor(command) => commands::processor::run(&command),
         Command::Config(command) => commands::config::run(&command),
     };

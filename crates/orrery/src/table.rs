@@ -8,14 +8,18 @@ pub fn print(columns: &[&str], entries: &[Value]) {
     let rows = entries
         .iter()
         .map(|entry| columns.iter().map(|column| cell(&entry[*column])).collect());
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    print_rows(std::iter::once(head).chain(rows).collect());
+}
+
+/// The same for cells that are text already, the head first.
+pub fn print_rows(rows: Vec<Vec<String>>) {
     let width = |column: usize| {
         rows.iter()
             .map(|row| row[column].chars().count())
             .max()
             .unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     for row in &rows {
         let cells: Vec<String> = row
             .iter()

@@ -58,5 +58,6 @@ fn processors() -> Cases {
     cases![
         "processor-latest-versions" => [skip REASON],
         "processor-all-versions" => [skip REASON],
+        "processor-all-versions-killed" => [skip REASON],
     ]
 }

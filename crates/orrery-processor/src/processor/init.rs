@@ -21,7 +21,7 @@ use crate::lease::{FeedMode, Lease};
 use crate::range::{EpkRange, Tiling};
 use crate::reshard::Partition;
 use crate::start::{Position, StartFrom};
-use crate::store::{Created, text_of};
+use crate::store::{Created, id_of, text_of};
 use crate::token::FeedToken;
 
 /// How long a host waits for others to initialise the unit, in lock times.
@@ -43,6 +43,7 @@ pub(crate) async fn initialise(unit: &Arc<Unit>) -> Result<usize, StartError> {
             return Ok(listed.listing.leases.len());
         }
         if let Some(lock) = lock(unit, listed.listing.server_now_ms).await? {
+            warn_of_sibling(unit).await?;
             let made = make(unit).await;
             unlock(unit, &lock).await;
             return made;
@@ -52,6 +53,25 @@ pub(crate) async fn initialise(unit: &Arc<Unit>) -> Result<usize, StartError> {
         }
         sleep(unit.settings.timing.lock / LOOK_AGAIN).await;
     }
+}
+
+/// The endpoint's host name is part of the ids: the same unit under another one would process everything a second time.
+async fn warn_of_sibling(unit: &Unit) -> Result<(), StoreError> {
+    let found = unit.store.list(&unit.processor).await?;
+    let leases = found
+        .documents
+        .iter()
+        .filter_map(|document| id_of(document).split_once(".."));
+    let sibling = leases.map(|(prefix, _)| prefix).find(|prefix| {
+        unit.names
+            .is_sibling(&unit.processor, &unit.description.identity, prefix)
+    });
+    if let Some(prefix) = sibling {
+        unit.events.emit(Event::SiblingUnit {
+            prefix: prefix.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// What must not be mixed.

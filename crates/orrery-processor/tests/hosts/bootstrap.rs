@@ -262,3 +262,19 @@ async fn a_unit_can_have_more_leases_than_partitions() {
     scene.assert_complete();
     assert!(scene.ledger.repeated().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_unit_warns_of_one_that_was_made_under_another_host_name() {
+    let scene = Scene::new(1);
+    let theirs = json!({"id": "unitelsewhere_d_c1..0", "LeaseToken": "0", "Owner": null});
+    scene.leases.restore(vec![theirs]);
+    let processor = scene.host("a").build_raw(scene.noting("a")).unwrap();
+    let mut events = processor.events();
+    let running = processor.start().await.unwrap();
+    let prefix = next(&mut events, |event| match event {
+        Event::SiblingUnit { prefix } => Some(prefix),
+        _ => None,
+    });
+    assert_eq!(prefix.await, "unitelsewhere_d_c1");
+    running.stop(GRACE).await;
+}

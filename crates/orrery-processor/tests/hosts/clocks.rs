@@ -70,6 +70,8 @@ async fn clocks_that_are_minutes_apart_move_no_lease_and_do_not_delay_a_takeover
             scene.shares().len() == 3 && scene.shares().values().all(|share| *share == 4)
         })
         .await;
+    // A lease that was handed over is taken up at the next look.
+    tokio::time::sleep(2 * TIMING.acquire).await;
     let before = epochs(&scene);
     for _ in 0..60 {
         scene.write(24);

@@ -7,6 +7,7 @@ mod balancing;
 mod bootstrap;
 mod clocks;
 mod delegates;
+mod dotnet;
 mod jobs;
 mod lanes;
 mod resharding;

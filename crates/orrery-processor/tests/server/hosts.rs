@@ -1,5 +1,7 @@
 //! Host processes that come and go in peace.
 
+use std::time::{Duration, Instant};
+
 use crate::scene::{Scene, until};
 
 #[tokio::test]
@@ -55,4 +57,32 @@ async fn the_lease_container_may_be_in_another_account() {
     until("the host is ready", || host.printed("ready")).await;
     scene.until_complete().await;
     assert_eq!((scene.stored().await.len(), other.stored().await.len()), (0, 2));
+}
+
+#[tokio::test]
+async fn a_hundred_and_twenty_eight_leases_are_shared_by_four_processes_within_three_cycles() {
+    let scene = Scene::new(8).await;
+    let cycle = Duration::from_secs(3);
+    let settings = [
+        ("LEASES_PER_PARTITION", "16"),
+        ("ACQUIRE_MS", "3000"),
+        ("RENEW_MS", "4000"),
+        ("EXPIRY_MS", "15000"),
+    ];
+    scene.write(100).await;
+    let first = scene.host_with("a", &settings);
+    until("the first host is ready", || first.printed("ready")).await;
+    scene.until_shares(&[("a", 128)]).await;
+    let others: Vec<_> = ["b", "c", "d"].map(|name| scene.host_with(name, &settings)).into();
+    until("the others are ready", || {
+        others.iter().all(|host| host.printed("ready"))
+    })
+    .await;
+    let began = Instant::now();
+    scene.until_shares(&[("a", 32), ("b", 32), ("c", 32), ("d", 32)]).await;
+    // A cycle more for what a busy machine adds to 128 writes.
+    assert!(began.elapsed() <= 4 * cycle, "{:?}", began.elapsed());
+    scene.write(100).await;
+    scene.until_complete().await;
+    assert!(scene.ledger().repeated().is_empty(), "{:?}", scene.ledger().repeated());
 }

@@ -1,16 +1,17 @@
 //! The library within the test's own process, against a real server.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use azure_data_cosmos::models::ContainerProperties;
 use futures::StreamExt as _;
 use orrery_processor::error::StartError;
-use orrery_processor::estimator::{Estimator, Unknown};
 use orrery_processor::feed::sdk::SdkFeed;
 use orrery_processor::feed::{FeedRead, FeedSource as _, resume};
 use orrery_processor::lease::FeedMode;
 use orrery_processor::operations::{Operations, ResetError, ResetTo};
+use orrery_processor::pull::{Cursor, Puller};
 use orrery_processor::range::EpkRange;
 use orrery_processor::store::{ContainerLeases, MemoryLeases};
 use orrery_processor::{InstanceName, LeaseTiming, Poll, Position, Processor, ProcessorBuilder, Running, StartFrom};
@@ -25,13 +26,13 @@ const TIMING: LeaseTiming = LeaseTiming {
     lock: Duration::from_secs(5),
 };
 
-type Seen = Arc<Mutex<Vec<(String, Instant)>>>;
+pub type Seen = Arc<Mutex<Vec<(String, Instant)>>>;
 
-fn feed(scene: &Scene) -> SdkFeed {
+pub fn feed(scene: &Scene) -> SdkFeed {
     SdkFeed::new(&scene.client, scene.orders.clone())
 }
 
-fn builder(scene: &Scene) -> ProcessorBuilder {
+pub fn builder(scene: &Scene) -> ProcessorBuilder {
     Processor::builder("unit")
         .monitored(&scene.client, scene.orders.clone())
         .lease_container(scene.leases.clone())
@@ -41,7 +42,7 @@ fn builder(scene: &Scene) -> ProcessorBuilder {
         .lease_timing(TIMING)
 }
 
-async fn start(builder: ProcessorBuilder) -> Result<(Running, Seen), StartError> {
+pub async fn start(builder: ProcessorBuilder) -> Result<(Running, Seen), StartError> {
     let seen = Seen::default();
     let noted = Arc::clone(&seen);
     let delegate = move |batch: orrery_processor::RawBatch, _| {
@@ -157,32 +158,6 @@ async fn a_unit_starts_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_estimator_counts_what_waits_and_says_what_it_does_not_know() {
-    let scene = Scene::new(1).await;
-    let estimator = Estimator::new("unit", feed(&scene), ContainerLeases::new(scene.leases.clone())).unwrap();
-    let none = estimator.snapshot().await.unwrap();
-    assert_eq!((none.is_known(), none.transactions(), none.signal()), (false, None, 1));
-    let (running, seen) = start(builder(&scene)).await.unwrap();
-    scene.write(10).await;
-    until("all arrive", || seen.lock().unwrap().len() >= 10).await;
-    running.stop(Duration::from_secs(5)).await;
-    let caught_up = estimator.snapshot().await.unwrap();
-    assert_eq!(
-        (caught_up.transactions(), caught_up.waiting()),
-        (Some(0), Some(Duration::ZERO))
-    );
-    scene.write(50).await;
-    let behind = estimator.snapshot().await.unwrap();
-    assert_eq!(behind.transactions(), Some(50));
-    assert!(behind.waiting().unwrap() < Duration::from_secs(30));
-    let first = scene.partitions()[0];
-    scene.split(first);
-    let after_split = estimator.snapshot().await.unwrap();
-    assert_eq!(after_split.leases[0].transactions, Err(Unknown::RangeGone));
-    assert_eq!((after_split.is_known(), after_split.signal()), (false, 1));
-}
-
-#[tokio::test]
 async fn a_unit_is_reset_when_stopped_or_when_its_hosts_are_robbed() {
     let scene = Scene::new(2).await;
     scene.write(10).await;
@@ -240,10 +215,108 @@ async fn a_checkpoint_is_one_write_of_the_lease() {
         line.and_then(|line| line.rsplit(' ').next())
             .map_or(0.0, |count| count.parse::<f64>().unwrap())
     };
-    let (running, seen) = start(builder(&scene).max_items(5)).await.unwrap();
+    // No renewal comes between.
+    let timing = LeaseTiming {
+        renew: Duration::from_secs(100),
+        expiry: Duration::from_secs(300),
+        ..TIMING
+    };
+    let host = builder(&scene).max_items(5).lease_timing(timing);
+    let (running, seen) = start(host).await.unwrap();
     until("all arrive", || seen.lock().unwrap().len() == 50).await;
     running.stop(Duration::from_secs(5)).await;
-    // Ten checkpoints, one acquisition, one release, and the renewals of a few seconds.
+    // Ten checkpoints, one acquisition and one release; what the last, empty read reached may be saved with one more.
     let n_replaces = replaces();
-    assert!((12.0..=20.0).contains(&n_replaces), "{n_replaces}");
+    assert!((12.0..=13.0).contains(&n_replaces), "{n_replaces}");
+}
+
+#[tokio::test]
+async fn a_reader_of_any_sdk_goes_on_here_at_the_very_next_change() {
+    let scene = Scene::new(2).await;
+    scene.write(20).await;
+    let (whole, mode) = (EpkRange::full(), FeedMode::LatestVersion);
+    let mut puller = Puller::start(feed(&scene), whole, StartFrom::Beginning, mode)
+        .await
+        .unwrap();
+    while puller.next().await.unwrap().is_some() {}
+    let rid = puller.cursor().container_rid().to_owned();
+    let places: Vec<(EpkRange, String)> = puller
+        .cursor()
+        .ranges()
+        .map(|(range, position)| match position {
+            Position::After(token) => (range.clone(), token.as_str().trim_matches('"').to_owned()),
+            Position::From(_) => panic!("every range has been read"),
+        })
+        .collect();
+    scene.write_one("next".into()).await;
+    let golden = include_str!("../golden/continuation_tokens.json");
+    let golden: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_str(golden).unwrap();
+    for (sdk, recorded) in &golden["whole"] {
+        let text = retold(recorded, &rid, &places);
+        let cursor = Cursor::import(&text, mode).unwrap();
+        let mut puller = Puller::resume(feed(&scene), cursor, mode).await.unwrap();
+        let mut ids = Vec::new();
+        while let Some(page) = puller.next().await.unwrap() {
+            ids.extend(page.changes.iter().map(|change| change.id().unwrap().to_owned()));
+        }
+        assert_eq!(ids, ["next"], "{sdk}");
+    }
+}
+
+/// A token as it was recorded, telling of this container and these positions instead.
+fn retold(recorded: &str, rid: &str, places: &[(EpkRange, String)]) -> String {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+    let (mark, inner) = match recorded.strip_prefix("c1.") {
+        Some(inner) => ("c1.", inner),
+        None => ("", recorded),
+    };
+    let is_plain = recorded.starts_with('{');
+    let text = if is_plain {
+        recorded.to_owned()
+    } else {
+        String::from_utf8(STANDARD_NO_PAD.decode(inner.trim_end_matches('=')).unwrap()).unwrap()
+    };
+    // Java's container was hashed the old way, with another bound and other positions.
+    let (left, right) = if text.contains("05C1E0") { (5, 3) } else { (6, 2) };
+    let token = |lsn: &dyn std::fmt::Display| format!("\\\"{lsn}\\\"");
+    let text = text
+        .replace("PG7zYrxu82I=", rid)
+        .replace("05C1E0", places[0].0.end())
+        .replace("1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", places[0].0.end())
+        .replace(&token(&left), "LEFT")
+        .replace(&token(&right), &token(&places[1].1))
+        .replace("LEFT", &token(&places[0].1));
+    if is_plain {
+        return text;
+    }
+    format!("{mark}{}", URL_SAFE_NO_PAD.encode(text))
+}
+
+#[tokio::test]
+async fn a_unit_starts_where_a_reader_stands_and_a_reader_where_a_unit_stands() {
+    let scene = Scene::new(2).await;
+    scene.write(20).await;
+    let mode = FeedMode::LatestVersion;
+    let beginning = StartFrom::Beginning;
+    let mut puller = Puller::start(feed(&scene), EpkRange::full(), beginning, mode)
+        .await
+        .unwrap();
+    while puller.next().await.unwrap().is_some() {}
+    let store = ContainerLeases::new(scene.leases.clone());
+    let operations = Operations::open("unit", feed(&scene), store, TIMING.expiry)
+        .await
+        .unwrap();
+    assert_eq!(operations.start_at(puller.cursor()).await.unwrap(), 2);
+    scene.write_one("for the unit".into()).await;
+    let (running, seen) = start(builder(&scene)).await.unwrap();
+    until("it arrives", || !seen.lock().unwrap().is_empty()).await;
+    running.stop(Duration::from_secs(5)).await;
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    let cursor = operations.cursor().await.unwrap();
+    scene.write_one("for the reader".into()).await;
+    let mut puller = Puller::resume(feed(&scene), cursor, mode).await.unwrap();
+    let page = puller.next().await.unwrap().unwrap();
+    assert_eq!(page.changes[0].id(), Some("for the reader"));
+    assert!(puller.next().await.unwrap().is_none());
 }

@@ -4,8 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
 
 mod admin;
+mod commands;
+mod cost;
 mod deaths;
+mod estimator;
+mod examples;
 mod hosts;
 mod library;
 mod moving;
+mod process;
+mod regions;
 mod scene;

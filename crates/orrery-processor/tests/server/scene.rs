@@ -1,154 +1,20 @@
 //! A server process, a monitored container, leases, host processes and the ledger they share.
 
 use std::collections::BTreeMap;
-use std::io::BufRead as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::models::{ChangeFeedPolicy, ContainerProperties};
-use azure_data_cosmos::options::Region;
-use azure_data_cosmos::{AccountReference, RoutingStrategy};
 use orrery_processor::lease::Lease;
 use orrery_processor::store::{ContainerLeases, LeaseStore as _};
 use orrery_processor::testkit::{Delivery, Ledger};
 use serde_json::{Value, json};
 
-pub const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A process that ends with the test.
-pub struct Process {
-    child: Child,
-    /// What it printed, line by line.
-    pub output: Arc<Mutex<Vec<String>>>,
-}
-
-impl Process {
-    fn start(command: &mut Command) -> Process {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let output = Arc::new(Mutex::new(Vec::new()));
-        let (lines, stdout) = (Arc::clone(&output), child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in std::io::BufReader::new(stdout).lines().map_while(Result::ok) {
-                lines.lock().unwrap().push(line);
-            }
-        });
-        Process { child, output }
-    }
-
-    pub fn printed(&self, text: &str) -> bool {
-        self.output.lock().unwrap().iter().any(|line| line.contains(text))
-    }
-
-    pub fn signal(&self, name: &str) {
-        let done = Command::new("kill")
-            .args([&format!("-{name}"), &self.child.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(done.success());
-    }
-
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-pub struct Server {
-    pub port: u16,
-    pub endpoint: String,
-    _process: Process,
-}
-
-impl Server {
-    pub async fn start(n_partitions: usize) -> Server {
-        let mut command = Command::new(orrery());
-        command.args([
-            "emulator",
-            "--memory",
-            "--port",
-            "0",
-            "--partitions",
-            &n_partitions.to_string(),
-        ]);
-        let process = Process::start(command.stderr(Stdio::null()));
-        until("the server is ready", || process.printed("\"ready\"")).await;
-        let ready: Value = serde_json::from_str(&process.output.lock().unwrap()[0]).unwrap();
-        let endpoint = ready["accounts"][0]["endpoint"].as_str().unwrap().to_owned();
-        let port = endpoint
-            .trim_end_matches('/')
-            .rsplit(':')
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
-        Server {
-            port,
-            endpoint,
-            _process: process,
-        }
-    }
-
-    pub async fn client(&self) -> CosmosClient {
-        let account = AccountReference::with_authentication_key(self.endpoint.parse().unwrap(), KEY.to_owned());
-        let routing = RoutingStrategy::ProximityTo(Region::from("West US"));
-        CosmosClient::builder().build(account, routing).await.unwrap()
-    }
-}
-
-/// The server's binary: given, built beside this test, or built now.
-fn orrery() -> &'static Path {
-    static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        if let Some(given) = std::env::var_os("ORRERY_BIN") {
-            return given.into();
-        }
-        let beside = beside().join("orrery");
-        if !beside.exists() {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let built = Command::new(cargo)
-                .args(["build", "--quiet", "--package", "orrerydb"])
-                .status()
-                .unwrap();
-            assert!(built.success());
-        }
-        beside
-    })
-}
-
-/// The folder that holds the binaries of this build.
-fn beside() -> PathBuf {
-    std::env::current_exe()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .to_owned()
-}
-
-/// Waits until something is so.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+pub use crate::process::{KEY, Process, Server, until};
+use crate::process::{PATIENCE, beside};
 
 pub struct Scene {
     pub server: Server,
@@ -162,7 +28,12 @@ pub struct Scene {
 
 impl Scene {
     pub async fn new(n_partitions: usize) -> Scene {
-        let server = Server::start(n_partitions).await;
+        Scene::with(n_partitions, &[]).await
+    }
+
+    /// A scene on a server with more flags.
+    pub async fn with(n_partitions: usize, flags: &[&str]) -> Scene {
+        let server = Server::start(n_partitions, flags).await;
         let client = server.client().await;
         client.create_database("shop", None).await.unwrap();
         let database = client.database_client("shop");
@@ -213,6 +84,17 @@ impl Scene {
         let host = self.host(name);
         until("the host is ready", || host.printed("ready")).await;
         host
+    }
+
+    /// How many batches have been handled.
+    pub fn n_batches(&self) -> usize {
+        let text = std::fs::read_to_string(self.ledger_path()).unwrap_or_default();
+        let batch = |line: &str| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            Some((line["host"].to_string(), line["batch"].to_string()))
+        };
+        let batches: std::collections::BTreeSet<_> = text.lines().filter_map(batch).collect();
+        batches.len()
     }
 
     fn ledger_path(&self) -> PathBuf {

@@ -5,6 +5,7 @@ pub mod export;
 pub mod feed;
 pub mod import;
 pub mod partition;
+#[cfg(feature = "processor")]
 pub mod processor;
 pub mod region;
 pub mod serve;

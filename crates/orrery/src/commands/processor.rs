@@ -13,6 +13,7 @@ use azure_data_cosmos::options::Region;
 use azure_data_cosmos::{AccountReference, RoutingStrategy};
 use clap::{Args, Subcommand};
 use orrery_processor::StartFrom;
+use orrery_processor::dead_letters::{ContainerDeadLetters, DeadLetterStore as _};
 use orrery_processor::estimator::Estimator;
 use orrery_processor::feed::FeedSource as _;
 use orrery_processor::feed::sdk::SdkFeed;
@@ -85,6 +86,9 @@ struct UnitFlags {
 pub struct StatusFlags {
     #[command(flatten)]
     unit: UnitFlags,
+    /// Container with the unit's dead letters, in the database of the monitored one: also show the keys they hold up
+    #[arg(long, value_name = "CONTAINER")]
+    letters: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -103,7 +107,7 @@ pub fn run(command: &ProcessorCommand) -> Result<()> {
     runtime::run(async {
         match command {
             ProcessorCommand::List(flags) => list(flags).await,
-            ProcessorCommand::Status(flags) => status(&flags.unit).await,
+            ProcessorCommand::Status(flags) => status(flags).await,
             ProcessorCommand::Reset(flags) => reset(flags).await,
         }
     })
@@ -159,7 +163,7 @@ async fn list(flags: &ListFlags) -> Result<()> {
     Ok(())
 }
 
-async fn status(flags: &UnitFlags) -> Result<()> {
+async fn status(StatusFlags { unit: flags, letters }: &StatusFlags) -> Result<()> {
     let (client, leases) = connect(&flags.leases, &flags.database).await?;
     let feed = || async {
         Ok::<_, anyhow::Error>(SdkFeed::new(
@@ -177,8 +181,21 @@ async fn status(flags: &UnitFlags) -> Result<()> {
     let lag = Estimator::new(&flags.processor, feed().await?, leases)?
         .snapshot()
         .await?;
-    let tiling = operations.tiling().await?;
-    show::status(&statuses, &lag, &tiling, paused, flags.json);
+    let parked = match letters {
+        Some(name) => {
+            let letters = ContainerDeadLetters::new(container(&client, &flags.database, name).await?);
+            Some(letters.keys(&flags.processor).await?)
+        }
+        None => None,
+    };
+    let unit = show::Unit {
+        leases: statuses,
+        lag,
+        tiling: operations.tiling().await?,
+        paused,
+        parked,
+    };
+    show::status(&unit, flags.json);
     Ok(())
 }
 

@@ -23,7 +23,24 @@ pub fn units(rows: &[(String, usize, Vec<String>)], as_json: bool) {
     table(&["unit", "leases", "owners"], rows.iter().map(row).collect());
 }
 
-pub fn status(leases: &[LeaseStatus], lag: &UnitLag, tiling: &Tiling, paused: bool, as_json: bool) {
+/// What is known of a unit.
+pub struct Unit {
+    pub leases: Vec<LeaseStatus>,
+    pub lag: UnitLag,
+    pub tiling: Tiling,
+    pub paused: bool,
+    /// Keys with dead letters, if it is known where those are.
+    pub parked: Option<Vec<String>>,
+}
+
+pub fn status(unit: &Unit, as_json: bool) {
+    let Unit {
+        leases,
+        lag,
+        tiling,
+        paused,
+        parked,
+    } = unit;
     let lag_of = |token: &str| lag.leases.iter().find(|lag| lag.token == token);
     if as_json {
         let leases: Vec<Value> = leases
@@ -34,7 +51,7 @@ pub fn status(leases: &[LeaseStatus], lag: &UnitLag, tiling: &Tiling, paused: bo
         println!(
             "{}",
             json!({"leases": leases, "paused": paused, "known": lag.is_known(), "transactions": lag.transactions(),
-                   "waitingSeconds": waiting, "covered": tiling.is_exact()})
+                   "waitingSeconds": waiting, "covered": tiling.is_exact(), "parkedKeys": parked})
         );
         return;
     }
@@ -48,8 +65,16 @@ pub fn status(leases: &[LeaseStatus], lag: &UnitLag, tiling: &Tiling, paused: bo
         .map_or_else(|| "unknown".to_owned(), |lag| lag.to_string());
     println!(
         "behind: {total} transactions{}",
-        if paused { "; the unit is paused" } else { "" }
+        if *paused { "; the unit is paused" } else { "" }
     );
+    if let Some(keys) = parked {
+        let listed = if keys.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", keys.join(", "))
+        };
+        println!("keys with dead letters: {}{listed}", keys.len());
+    }
     if !tiling.is_exact() {
         println!(
             "the leases do not cover every key once: {} holes, {} overlaps",
@@ -103,14 +128,7 @@ fn lease_row(status: &LeaseStatus, lag: Option<&LeaseLag>) -> Vec<String> {
     ]
 }
 
-/// Columns as wide as their widest cell.
 fn table(head: &[&str], rows: Vec<Vec<String>>) {
-    let mut lines = vec![head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>()];
-    lines.extend(rows);
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    crate::table::print_rows(std::iter::once(head).chain(rows).collect());
 }

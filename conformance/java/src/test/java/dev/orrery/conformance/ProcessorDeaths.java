@@ -1,0 +1,148 @@
+package dev.orrery.conformance;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.azure.cosmos.CosmosContainer;
+import com.azure.cosmos.CosmosDatabase;
+import com.azure.cosmos.models.ChangeFeedPolicy;
+import com.azure.cosmos.models.CosmosItemRequestOptions;
+import com.azure.cosmos.models.CosmosQueryRequestOptions;
+import com.azure.cosmos.models.PartitionKey;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+
+/** Processor hosts in processes of their own, one of which is killed. */
+class ProcessorDeaths extends Scene {
+    private static final int KEYS = 20;
+
+    /** What every host together was given. */
+    private static final class Ledger {
+        /** Per key, the values in the order in which they first came. */
+        final Map<String, Set<Integer>> values = new ConcurrentHashMap<>();
+        final Set<String> deletes = ConcurrentHashMap.newKeySet();
+        final Set<String> hosts = ConcurrentHashMap.newKeySet();
+
+        void note(String host, String line) {
+            String[] fields = line.split("\t");
+            if (fields.length != 5 || !fields[0].equals("change")) {
+                return;
+            }
+            hosts.add(host);
+            if (fields[3].equals("-")) {
+                deletes.add(fields[1] + " " + fields[2]);
+                return;
+            }
+            Set<Integer> of = values.computeIfAbsent(fields[3], key -> new LinkedHashSet<>());
+            synchronized (of) {
+                of.add(Integer.parseInt(fields[4]));
+            }
+        }
+
+        boolean hasSeen(int n) {
+            return values.size() == KEYS && values.values().stream().allMatch(of -> {
+                synchronized (of) {
+                    return of.contains(n);
+                }
+            });
+        }
+    }
+
+    private static Process host(String name, CosmosDatabase database, CosmosContainer feed, CosmosContainer leases, Ledger ledger)
+            throws IOException {
+        String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        Process process = new ProcessBuilder(
+                        java,
+                        "-DCOSMOS.HTTP_CONNECTION_WITHOUT_TLS_ALLOWED=true",
+                        "-cp",
+                        path,
+                        ProcessorHost.class.getName(),
+                        database.getId(),
+                        feed.getId(),
+                        leases.getId(),
+                        name)
+                .redirectError(ProcessBuilder.Redirect.DISCARD)
+                .start();
+        Thread reader = new Thread(() -> {
+            try (BufferedReader lines = process.inputReader()) {
+                lines.lines().forEach(line -> ledger.note(name, line));
+            } catch (IOException | java.io.UncheckedIOException exception) {
+                // The process was killed; what it printed before counts.
+            }
+        });
+        reader.setDaemon(true);
+        reader.start();
+        return process;
+    }
+
+    private static void fill(CosmosContainer container, int n) {
+        for (int i = 0; i < KEYS; i++) {
+            container.upsertItem(item("1", "key " + i).put("n", n));
+        }
+    }
+
+    private static List<String> owners(CosmosContainer leases) {
+        String text = "SELECT * FROM c WHERE IS_DEFINED(c.LeaseToken)";
+        List<String> owners = new ArrayList<>();
+        leases.queryItems(text, new CosmosQueryRequestOptions(), com.fasterxml.jackson.databind.JsonNode.class)
+                .forEach(lease -> owners.add(
+                        lease.path("ContinuationToken").isTextual() ? lease.path("Owner").asText("") : ""));
+        return owners;
+    }
+
+    @Test
+    @DisplayName("processor-all-versions-killed")
+    void hostKilled() throws Exception {
+        CosmosDatabase database = database();
+        CosmosContainer container = container(database, properties -> properties.setChangeFeedPolicy(
+                ChangeFeedPolicy.createAllVersionsAndDeletesPolicy(Duration.ofMinutes(10))));
+        CosmosContainer leases = container(database, properties -> properties.getPartitionKeyDefinition()
+                .setPaths(List.of("/id")));
+        Ledger ledger = new Ledger();
+        Process victim = host("victim", database, container, leases, ledger);
+        Process other = host("other", database, container, leases, ledger);
+        try {
+            // A processor starts now, whenever it gets to it: writes until every range is read, saved, and shared.
+            int[] n = {0};
+            eventually("both hosts read and every lease has a position", () -> {
+                fill(container, ++n[0]);
+                List<String> owners = owners(leases);
+                return ledger.values.size() == KEYS
+                        && !owners.contains("")
+                        && new HashSet<>(owners).equals(Set.of("victim", "other"));
+            });
+            int first = n[0] + 1;
+            fill(container, first);
+            victim.destroyForcibly().waitFor();
+            fill(container, first + 1);
+            for (int partition : Admin.partitions(database, container)) {
+                Admin.split(database, container, partition);
+            }
+            fill(container, first + 2);
+            for (int i = 0; i < KEYS; i++) {
+                container.deleteItem("1", new PartitionKey("key " + i), new CosmosItemRequestOptions());
+            }
+            eventually("the host that is left sees every version and every delete", () ->
+                    IntStream.range(first, first + 3).allMatch(ledger::hasSeen) && ledger.deletes.size() >= KEYS);
+        } finally {
+            victim.destroyForcibly();
+            other.destroyForcibly();
+        }
+        ledger.values.forEach((key, of) -> {
+            List<Integer> seen = List.copyOf(of);
+            assertEquals(seen.stream().sorted().toList(), seen, key + " came out of order");
+        });
+    }
+}

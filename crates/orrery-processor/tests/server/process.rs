@@ -1,0 +1,156 @@
+//! Processes of a test: servers, hosts and programs, which end with it.
+
+use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use azure_data_cosmos::clients::CosmosClient;
+use azure_data_cosmos::options::Region;
+use azure_data_cosmos::{AccountReference, RoutingStrategy};
+use serde_json::Value;
+
+pub const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that ends with the test.
+pub struct Process {
+    child: Child,
+    /// What it printed, line by line.
+    pub output: Arc<Mutex<Vec<String>>>,
+}
+
+impl Process {
+    pub fn start(command: &mut Command) -> Process {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let (lines, stdout) = (Arc::clone(&output), child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in std::io::BufReader::new(stdout).lines().map_while(Result::ok) {
+                lines.lock().unwrap().push(line);
+            }
+        });
+        Process { child, output }
+    }
+
+    pub fn printed(&self, text: &str) -> bool {
+        self.output.lock().unwrap().iter().any(|line| line.contains(text))
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(done.success());
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// How many lines hold this text.
+    pub fn n_printed(&self, text: &str) -> usize {
+        let output = self.output.lock().unwrap();
+        output.iter().filter(|line| line.contains(text)).count()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub struct Server {
+    pub port: u16,
+    pub endpoint: String,
+    _process: Process,
+}
+
+impl Server {
+    /// An emulator in memory, with more flags.
+    pub async fn start(n_partitions: usize, flags: &[&str]) -> Server {
+        let mut command = Command::new(orrery());
+        command.args(["emulator", "--memory", "--port", "0"]).args(flags);
+        command.args(["--partitions", &n_partitions.to_string()]);
+        let process = Process::start(command.stderr(Stdio::null()));
+        until("the server is ready", || process.printed("\"ready\"")).await;
+        let ready: Value = serde_json::from_str(&process.output.lock().unwrap()[0]).unwrap();
+        let endpoint = ready["accounts"][0]["endpoint"].as_str().unwrap().to_owned();
+        let port = endpoint
+            .trim_end_matches('/')
+            .rsplit(':')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        Server {
+            port,
+            endpoint,
+            _process: process,
+        }
+    }
+
+    pub async fn client(&self) -> CosmosClient {
+        let account = AccountReference::with_authentication_key(self.endpoint.parse().unwrap(), KEY.to_owned());
+        let routing = RoutingStrategy::ProximityTo(Region::from("West US"));
+        CosmosClient::builder().build(account, routing).await.unwrap()
+    }
+}
+
+/// The server's binary: given, built beside this test, or built now.
+pub fn orrery() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        if let Some(given) = std::env::var_os("ORRERY_BIN") {
+            return given.into();
+        }
+        let beside = beside().join("orrery");
+        if !beside.exists() {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let built = Command::new(cargo)
+                .args(["build", "--quiet", "--package", "orrerydb"])
+                .status()
+                .unwrap();
+            assert!(built.success());
+        }
+        beside
+    })
+}
+
+/// The folder that holds the binaries of this build.
+pub fn beside() -> PathBuf {
+    std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+/// Waits until something is so.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until something is so that has to be asked for.
+pub async fn until_told(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
