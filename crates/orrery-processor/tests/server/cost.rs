@@ -1,5 +1,6 @@
 //! What leases cost, counted at the server. Short here; an hour with the default timing when `ORRERY_SOAK` is set.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::scene::{Scene, until};
@@ -25,10 +26,10 @@ fn load() -> Load {
         };
     }
     Load {
-        lasts: Duration::from_secs(12),
-        acquire_ms: 500,
-        renew_ms: 700,
-        expiry_ms: 2500,
+        lasts: Duration::from_secs(16),
+        acquire_ms: 1500,
+        renew_ms: 2000,
+        expiry_ms: 8000,
     }
 }
 
@@ -69,6 +70,16 @@ impl Scene {
         }
     }
 
+    /// Ids of items, one in the range of every lease.
+    async fn one_item_per_lease(&self) -> Vec<String> {
+        self.write(10 * N_LEASES).await;
+        self.until_complete().await;
+        let deliveries = self.ledger().deliveries().into_iter();
+        let items: BTreeMap<String, String> = deliveries.map(|one| (one.lease, one.id)).collect();
+        assert_eq!(items.len(), N_LEASES);
+        items.into_values().collect()
+    }
+
     fn lease_traffic(&self) -> [Traffic; 3] {
         ["replace_item", "read_item", "query_items"].map(|operation| self.traffic(operation))
     }
@@ -100,13 +111,14 @@ async fn leases_cost_at_most_two_fifths_of_what_dotnet_pays_under_steady_load() 
     scene
         .until_shares(&[("a", share), ("b", share), ("c", share), ("d", share)])
         .await;
+    let items = scene.one_item_per_lease().await;
     let (before, n_before) = (scene.lease_traffic(), scene.n_batches());
-    // Every lease has something to do about once per renewal.
-    let mut rounds = tokio::time::interval(Duration::from_millis(load.renew_ms));
+    // Every lease has one change a little more often than it would have to be renewed.
+    let mut rounds = tokio::time::interval(Duration::from_millis(load.renew_ms * 4 / 5));
     let began = Instant::now();
     while began.elapsed() < load.lasts {
         rounds.tick().await;
-        scene.write(64).await;
+        futures::future::join_all(items.iter().map(|id| scene.write_one(id.clone()))).await;
     }
     let after = scene.lease_traffic();
     let n_checkpoints = (scene.n_batches() - n_before) as f64;
