@@ -16,6 +16,14 @@ use crate::scene::{KEY, Scene};
 impl Scene {
     /// One request to the administration; its answer.
     pub fn administer(&self, verb: &str, path: &str, body: &Value) -> Value {
+        let link = path.split('?').next().unwrap().trim_matches('/');
+        let (head, answer) = self.request(verb, path, ("", link), "", &body.to_string());
+        assert!(head.starts_with("HTTP/1.1 2"), "{path}: {head} {answer}");
+        serde_json::from_str(&answer).unwrap_or(Value::Null)
+    }
+
+    /// A signed request about a resource (its type and link), with more header lines; head and body of the answer.
+    pub fn request(&self, verb: &str, path: &str, about: (&str, &str), headers: &str, body: &str) -> (String, String) {
         let format =
             format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
         let now: OffsetDateTime = std::time::UNIX_EPOCH
@@ -23,16 +31,15 @@ impl Scene {
             .map(|age| OffsetDateTime::UNIX_EPOCH + age)
             .unwrap();
         let date = now.format(format).unwrap();
-        let link = path.split('?').next().unwrap().trim_matches('/');
-        let text = format!("{}\n\n{link}\n{}\n\n", verb.to_lowercase(), date.to_lowercase());
+        let (kind, link) = about;
+        let text = format!("{}\n{kind}\n{link}\n{}\n\n", verb.to_lowercase(), date.to_lowercase());
         let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(KEY).unwrap());
         let signature = STANDARD.encode(hmac::sign(&key, text.as_bytes()));
         let signature = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-        let body = body.to_string();
         let request = format!(
             "{verb} {path} HTTP/1.1\r\nhost: localhost\r\nx-ms-date: {date}\r\nx-ms-version: 2020-07-15\r\n\
              authorization: type%3Dmaster%26ver%3D1.0%26sig%3D{signature}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+             content-length: {}\r\n{headers}connection: close\r\n\r\n{body}",
             body.len()
         );
         let mut stream = TcpStream::connect(("127.0.0.1", self.server.port)).unwrap();
@@ -41,8 +48,7 @@ impl Scene {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 2"), "{path}: {answer}");
-        serde_json::from_str(body).unwrap_or(Value::Null)
+        (head.to_owned(), body.to_owned())
     }
 
     /// The partitions of the monitored container, from left to right.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use orrery_processor::StartFrom;
 use orrery_processor::estimator::{Estimator, Unknown};
+use orrery_processor::lease::Lease;
 use orrery_processor::store::ContainerLeases;
+use serde_json::Value;
 
 use crate::library::{builder, feed, start};
 use crate::process::orrery;
@@ -81,4 +83,48 @@ async fn a_unit_that_starts_now_on_a_large_container_has_no_backlog() {
     until("only the new ones arrive", || seen_later.lock().unwrap().len() == 8).await;
     assert!(seen.lock().unwrap().is_empty());
     running.stop(Duration::from_secs(5)).await;
+}
+
+/// What the .NET estimator makes of a lease: it reads one change after the position, and counts from it to the LSN of the
+/// session token.
+fn lag_by_dotnet(scene: &Scene, lease: &Lease) -> u64 {
+    let (partition, position) = (scene.partitions()[0], lease.continuation.as_ref().unwrap());
+    let headers = format!(
+        "a-im: Incremental Feed\r\nif-none-match: {}\r\nx-ms-max-item-count: 1\r\n\
+         x-ms-documentdb-partitionkeyrangeid: {partition}\r\n",
+        position.as_str()
+    );
+    let about = ("docs", "dbs/shop/colls/orders");
+    let (head, body) = scene.request("GET", "/dbs/shop/colls/orders/docs", about, &headers, "");
+    if head.starts_with("HTTP/1.1 304") {
+        return 0;
+    }
+    let session = head
+        .lines()
+        .find_map(|line| line.strip_prefix("x-ms-session-token: "))
+        .unwrap();
+    let said = session.split_once(':').unwrap().1;
+    let global: u64 = said.split('#').nth(1).unwrap_or(said).parse().unwrap();
+    let page: Value = serde_json::from_str(&body).unwrap();
+    global - (page["Documents"][0]["_lsn"].as_u64().unwrap() - 1)
+}
+
+/// KEDA's scaler takes the quotes off a lease's token and reads a number.
+fn position_by_keda(lease: &Lease) -> i64 {
+    let token = lease.continuation.as_ref().unwrap();
+    token.as_str().trim_matches('"').parse().unwrap()
+}
+
+#[tokio::test]
+async fn estimators_of_others_see_what_waits_and_nothing_when_caught_up() {
+    let scene = Scene::new(1).await;
+    let (running, seen) = start(builder(&scene)).await.unwrap();
+    scene.write(10).await;
+    until("all arrive", || seen.lock().unwrap().len() >= 10).await;
+    running.stop(Duration::from_secs(5)).await;
+    let lease = scene.stored().await.into_values().next().unwrap();
+    assert_eq!((lag_by_dotnet(&scene, &lease), position_by_keda(&lease) > 0), (0, true));
+    scene.write(30).await;
+    assert_eq!(lag_by_dotnet(&scene, &lease), 30);
+    assert_eq!(estimator(&scene).snapshot().await.unwrap().transactions(), Some(30));
 }
