@@ -95,11 +95,22 @@ impl BatchContext {
     }
 }
 
+/// What a delegate answers that handled its batch but for some items: those are tried again, one by one, and the others do
+/// not come again. Whether later changes of a failed item's key may be handled before it is the delegate's decision.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} items failed", .0.len())]
+pub struct ItemsFailed(
+    /// Places in the batch, and why each failed.
+    pub Vec<(usize, String)>,
+);
+
 /// Why a delegate did not handle a slice.
 #[derive(Debug)]
 pub(crate) enum DelegateError {
     /// It said so, or panicked.
     Failed(String),
+    /// It handled all but these, by their index in the page.
+    Items(Vec<(usize, String)>),
     /// These items, by their index in the batch, cannot be read as the delegate's type. The others were not tried yet.
     Unreadable(Vec<(usize, String)>),
 }
@@ -119,13 +130,22 @@ where
     E: Into<Cause>,
 {
     fn call(&self, batch: RawBatch, context: BatchContext) -> BoxFuture<'static, Result<(), DelegateError>> {
+        let slice = batch.slice.clone();
         let handled = (self.0)(batch, context);
-        async move {
-            handled
-                .await
-                .map_err(|error| DelegateError::Failed(chain(&*error.into())))
+        async move { handled.await.map_err(|error| told(error.into(), &slice)) }.boxed()
+    }
+}
+
+/// What an error of the delegate's own says about a slice.
+fn told(error: Cause, slice: &Range<usize>) -> DelegateError {
+    match error.downcast::<ItemsFailed>() {
+        Ok(failed) if !failed.0.is_empty() && failed.0.iter().all(|(place, _)| *place < slice.len()) => {
+            let items = failed.0.into_iter();
+            DelegateError::Items(items.map(|(place, error)| (slice.start + place, error)).collect())
         }
-        .boxed()
+        // Without an item, or with one that is not there, it says nothing but that the batch failed.
+        Ok(failed) => DelegateError::Failed(failed.to_string()),
+        Err(error) => DelegateError::Failed(chain(&*error)),
     }
 }
 
@@ -151,13 +171,9 @@ where
         if !unreadable.is_empty() {
             return async move { Err(DelegateError::Unreadable(unreadable)) }.boxed();
         }
+        let slice = batch.slice.clone();
         let handled = (self.0)(typed, context);
-        async move {
-            handled
-                .await
-                .map_err(|error| DelegateError::Failed(chain(&*error.into())))
-        }
-        .boxed()
+        async move { handled.await.map_err(|error| told(error.into(), &slice)) }.boxed()
     }
 }
 

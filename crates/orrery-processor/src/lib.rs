@@ -35,7 +35,7 @@ pub mod store;
 pub mod testkit;
 pub mod token;
 
-pub use delegate::{Batch, BatchContext, CheckpointError, RawBatch};
+pub use delegate::{Batch, BatchContext, CheckpointError, ItemsFailed, RawBatch};
 pub use events::{Event, Loss};
 pub use metrics::{LeaseChange, Metrics, NoMetrics};
 pub use names::InstanceName;

@@ -121,6 +121,16 @@ impl Delivery {
         self.pending.iter().any(|slice| slice.contains(&index))
     }
 
+    /// All items of the current slice but these are done; these come again, each on its own.
+    pub fn only(&mut self, failed: &[usize]) {
+        let Some(slice) = self.pending.pop() else { return };
+        slice
+            .rev()
+            .filter(|index| failed.contains(index))
+            .for_each(|index| self.push(index..index + 1));
+        self.n_failed = 0;
+    }
+
     /// Items, by their index in the batch, need no further attempt: they are given up, or wait behind one that is.
     pub fn drop_items(&mut self, done: &[usize]) {
         for slice in std::mem::take(&mut self.pending) {

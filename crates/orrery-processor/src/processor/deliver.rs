@@ -140,8 +140,22 @@ impl Worker {
                 // The rest of the slice goes on in its place.
                 Ok(self.give_up(page, delivery, items).await?.at_once())
             }
+            // A single item that is named again has failed as a whole.
+            Err(DelegateError::Items(items)) if delivery.current().is_some_and(|slice| slice.len() > 1) => {
+                let failed: Vec<usize> = items.iter().map(|(index, _)| *index).collect();
+                let attempt = delivery.n_failed() + 1;
+                self.report_failure(attempt, describe(DelegateError::Items(items)));
+                delivery.only(&failed);
+                Ok(Step::Done(self.unit.pause(attempt)))
+            }
             Err(error) => self.after_failure(page, delivery, describe(error)).await,
         }
+    }
+
+    fn report_failure(&self, attempt: u32, error: String) {
+        let lease = self.token();
+        self.unit.health.note(&lease, |health| health.attempts = attempt);
+        self.unit.events.emit(Event::BatchFailed { lease, attempt, error });
     }
 
     async fn after_failure(
@@ -150,13 +164,7 @@ impl Worker {
         delivery: &mut Delivery,
         error: String,
     ) -> Result<Step<Duration>, NotWritten> {
-        let (lease, attempt) = (self.token(), delivery.n_failed() + 1);
-        self.unit.health.note(&lease, |health| health.attempts = attempt);
-        self.unit.events.emit(Event::BatchFailed {
-            lease,
-            attempt,
-            error: error.clone(),
-        });
+        self.report_failure(delivery.n_failed() + 1, error.clone());
         match delivery.failed(&self.unit.settings.retry, clock::jitter()) {
             AfterFailure::Retry { after } => Ok(Step::Done(after)),
             _ if self.unit.settings.give_up == GiveUp::Release => {
@@ -199,6 +207,11 @@ impl Step<()> {
 fn describe(error: DelegateError) -> String {
     match error {
         DelegateError::Failed(error) => error,
+        DelegateError::Items(items) => match items.as_slice() {
+            [(_, error)] => error.clone(),
+            [(_, error), rest @ ..] => format!("{} items failed; the first: {error}", rest.len() + 1),
+            [] => "items failed".to_owned(),
+        },
         DelegateError::Unreadable(items) => match items.as_slice() {
             [(_, error), rest @ ..] => format!("{} items cannot be read; the first: {error}", rest.len() + 1),
             [] => "items cannot be read".to_owned(),

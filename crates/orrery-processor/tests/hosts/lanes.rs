@@ -1,4 +1,4 @@
-//! Several calls of the delegate at the same time for one lease.
+//! Several calls of the delegate at the same time for one lease, and answers about single items.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use orrery_processor::dead_letters::MemoryDeadLetters;
 use orrery_processor::lease::FeedMode;
-use orrery_processor::{BatchContext, Concurrency, RawBatch, StartFrom};
+use orrery_processor::{BatchContext, Concurrency, ItemsFailed, RawBatch, StartFrom};
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -130,4 +130,41 @@ async fn later_changes_of_a_key_follow_its_dead_letter_within_one_page_too() {
         assert_eq!(handled, BTreeSet::from(["first".to_owned(), "other".to_owned()]));
         running.stop(GRACE).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_items_a_delegate_names_come_again_and_the_hopeless_one_is_set_aside() {
+    let scene = Scene::new(1);
+    for number in 0..10 {
+        scene
+            .feed
+            .put(&format!("key{number}"), &format!("item{number}"), json!(number));
+    }
+    let letters = MemoryDeadLetters::default();
+    let (ledger, n_calls) = (scene.ledger.clone(), Arc::new(AtomicUsize::new(0)));
+    let delegate = move |batch: RawBatch, context: BatchContext| {
+        let is_first = n_calls.fetch_add(1, Ordering::SeqCst) == 0;
+        // One fails for ever, one only the first time.
+        let fails = |id: Option<&str>| id == Some("item7") || (is_first && id == Some("item3"));
+        let places = batch.iter().enumerate().filter(|(_, change)| fails(change.id()));
+        let failed: Vec<_> = places.map(|(place, _)| (place, "no".to_owned())).collect();
+        let handled: Vec<_> = batch.iter().filter(|change| !fails(change.id())).cloned().collect();
+        ledger.note("a", &context.lease, "/key", &handled);
+        std::future::ready(if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(ItemsFailed(failed))
+        })
+    };
+    let host = scene.host("a").dead_letters(letters.clone());
+    let running = host.build_raw(delegate).unwrap().start().await.unwrap();
+    scene.until("nine are handled", || scene.ledger.len() == 9).await;
+    scene.until("one is set aside", || letters.letters().len() == 1).await;
+    assert!(
+        scene.ledger.repeated().is_empty(),
+        "what was handled does not come again"
+    );
+    assert_eq!(letters.letters()[0].item_id.as_deref(), Some("item7"));
+    assert_eq!(letters.letters()[0].error, "no");
+    running.stop(GRACE).await;
 }
