@@ -17,6 +17,9 @@ function serve(...answers: (() => Response)[]): { url: string; init: RequestInit
   return requests;
 }
 
+const unreachable = (): Response => {
+  throw new TypeError('Failed to fetch');
+};
 const ok = (body: unknown) => () => new Response(JSON.stringify(body));
 const refused =
   (status: number, code: string, headers = {}) =>
@@ -101,10 +104,16 @@ describe('a signed call', () => {
 describe('the world', () => {
   const world = new WorldApi(() => ['', 'http://localhost:8081/']);
 
-  test('is asked of the next service when one is stopped', async () => {
-    const requests = serve(refused(503, 'unavailable'), ok({ regions: [] }));
+  test('is asked of the next service when one cannot be reached', async () => {
+    const requests = serve(unreachable, ok({ regions: [] }));
     expect(await world.read()).toEqual({ regions: [] });
     expect(requests.map(({ url }) => url)).toEqual(['/v1/world', 'http://localhost:8081/v1/world']);
+  });
+
+  test('takes a refusal for an answer', async () => {
+    const requests = serve(refused(503, 'unavailable'), ok({}));
+    expect(await problemOf(world.failover('usa', 'North Europe'))).toMatchObject({ code: 'unavailable' });
+    expect(requests).toHaveLength(1);
   });
 
   test('is absent where the platform has none', async () => {

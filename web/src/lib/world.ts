@@ -36,14 +36,14 @@ export class WorldApi {
     return this.ask(path, { method: 'POST', timeoutMs: 60_000 });
   }
 
-  /** A service that cannot be reached or is not ready passes the question on; every other answer counts. */
+  /** A service that cannot be reached passes the question on; every answer counts. All questions may be repeated. */
   private async ask<Body>(path: string, request: Call = {}): Promise<Body> {
     let last: unknown = new ApiError(0, 'unreachable', 'no service is known', '');
     for (const base of this.bases()) {
       try {
         return (await call<Body>(base, path, { timeoutMs: TIMEOUT_MS, ...request })).body;
       } catch (problem) {
-        if (!(problem instanceof ApiError) || (problem.status !== 0 && problem.status !== 503)) throw problem;
+        if (!(problem instanceof ApiError) || problem.status !== 0) throw problem;
         last = problem;
       }
     }

@@ -22,8 +22,10 @@ export interface MapArc {
   text: string;
 }
 
-/** More labels than this would hide the map; the table has them all. */
-const N_LABELS_MAX = 12;
+/** More labels and more strong lines than this would hide the map; the table has them all. */
+const N_LINKS_SHOWN = 12;
+/** With more accounts than this, only the places where they are written are marked. */
+const N_ACCOUNTS_SHOWN = 5;
 
 export function worldNodes(world: World, homeOf: (account: string) => string): MapNode[] {
   return world.regions.map(({ name, latitude, longitude, state }) => ({
@@ -35,18 +37,21 @@ export function worldNodes(world: World, homeOf: (account: string) => string): M
     note: state === 'stopped' ? 'stopped' : '',
     pips: world.accounts.flatMap((account) => {
       const here = account.regions.find((region) => region.name === name);
-      return here ? [{ home: homeOf(account.tag), writes: here.role === 'write' }] : [];
+      const shown = here?.role === 'write' || world.accounts.length <= N_ACCOUNTS_SHOWN;
+      return here && shown ? [{ home: homeOf(account.tag), writes: here.role === 'write' }] : [];
     }),
   }));
 }
 
 export function worldArcs(links: Link[], highlighted: string | null): MapArc[] {
+  const many = links.length > N_LINKS_SHOWN;
+  const quiet = (link: Link) => many && !link.cut && !link.paused && linkName(link) !== highlighted;
   return links.map((link) => ({
     from: link.from,
     to: link.to,
-    kind: link.cut ? 'cut' : link.paused ? 'paused' : 'open',
+    kind: link.cut ? 'cut' : link.paused ? 'paused' : quiet(link) ? 'idle' : 'open',
     strong: linkName(link) === highlighted,
-    text: links.length <= N_LABELS_MAX || linkName(link) === highlighted ? linkState(link) : '',
+    text: quiet(link) ? '' : linkState(link),
   }));
 }
 
