@@ -22,8 +22,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** Processor hosts in processes of their own, one of which is killed. */
+@Isolated("leases expire when their hosts get no processor time")
 class ProcessorDeaths extends Scene {
     private static final int KEYS = 20;
 

@@ -29,7 +29,7 @@ import org.junit.jupiter.api.function.Executable;
 /** What one test works with: databases and containers of its own, which go away with it, and checks of answers. */
 abstract class Scene {
     /** Longest wait for anything that happens by itself, such as an expiry. */
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration PATIENCE = Duration.ofSeconds(120);
 
     private static final Duration PAUSE = Duration.ofMillis(100);
     private static final ObjectMapper JSON = new ObjectMapper();
