@@ -1,0 +1,97 @@
+//! How current an account's answers are, as far as a client can tell.
+//!
+//! Each region's role writes the time into its own account every few seconds. What another region reads of it is old by the
+//! interval at most, plus however far that region is behind. Clocks of two machines are compared here, so a lag is an
+//! indication, to be shown and not to be acted on.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::ContentPublishDatabase;
+use crate::account::Seen;
+use crate::clock;
+use crate::error::{CallError, CallKind};
+
+/// How often the time is written.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+const HEARTBEAT: &str = "heartbeat";
+
+/// What an account said of itself when it answered, or why it did not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccountAnswer {
+    pub account: String,
+    /// The region that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Its position, comparable within the account only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lsn: Option<u64>,
+    /// How far that region is behind the account's write region, when last heard of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Heartbeat {
+    at: u64,
+}
+
+impl AccountAnswer {
+    pub(super) fn new(account: &str) -> AccountAnswer {
+        AccountAnswer {
+            account: account.to_owned(),
+            ..AccountAnswer::default()
+        }
+    }
+
+    pub(super) fn heard<T>(&mut self, seen: &Seen<T>) {
+        self.region = seen.region.clone().or_else(|| self.region.take());
+        self.lsn = seen.lsn.or(self.lsn);
+    }
+}
+
+impl ContentPublishDatabase {
+    /// Writes the time into the own account.
+    pub async fn beat(&self) -> Result<(), CallError> {
+        let document = json!({"id": HEARTBEAT, "at": clock::now_ms()});
+        self.local().put_coordination(HEARTBEAT, &document).await
+    }
+
+    /// The lag of every account in this region, in the order of the accounts; nothing where it is not known.
+    pub(super) async fn lags(&self) -> Vec<Option<u64>> {
+        let read = self.accounts.iter().map(|account| async move {
+            if account.is_resting() {
+                return None;
+            }
+            let seen = account.read_coordination::<Heartbeat>(HEARTBEAT).await.ok()?;
+            let age_ms = clock::now_ms().saturating_sub(seen.value.at);
+            Some(age_ms.saturating_sub(HEARTBEAT_INTERVAL.as_millis() as u64))
+        });
+        join_all(read).await
+    }
+
+    /// How current this region's copy of every account is.
+    pub async fn freshness(&self) -> Vec<AccountAnswer> {
+        let read = self.accounts.iter().map(|account| async move {
+            let mut answer = AccountAnswer::new(account.tag());
+            match account.read_coordination::<Heartbeat>(HEARTBEAT).await {
+                Ok(seen) => {
+                    answer.heard(&seen);
+                    let age_ms = clock::now_ms().saturating_sub(seen.value.at);
+                    answer.lag_ms = Some(age_ms.saturating_sub(HEARTBEAT_INTERVAL.as_millis() as u64));
+                }
+                // Nobody has written the time yet: the account answers, its lag is not known.
+                Err(error) if error.kind == CallKind::NotFound => {}
+                Err(error) => answer.failed = Some(error.message),
+            }
+            answer
+        });
+        join_all(read).await
+    }
+}

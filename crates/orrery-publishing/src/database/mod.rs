@@ -1,0 +1,119 @@
+//! `ContentPublishDatabase`: the data access layer of one region.
+//!
+//! All writes go to the account of its own region, except changes of documents that another account owns. All reads of lists
+//! ask every account, from the own region, and give the union; an account that does not answer is named and not waited for.
+//! Every write has an id that is the same when it is tried again, so trying again is always safe.
+
+mod articles;
+mod freshness;
+mod lists;
+mod notifications;
+mod outbox;
+mod reviews;
+mod setup;
+mod subscriptions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+pub use articles::{Applied, Published};
+pub use freshness::{AccountAnswer, HEARTBEAT_INTERVAL};
+pub use lists::{ListPage, PageRequest};
+pub use outbox::{Intent, Message, OutboxState};
+pub use reviews::Summary;
+pub use subscriptions::{ActiveSubscription, Unsubscribed};
+pub(crate) use subscriptions::{read_layout, write_listing};
+
+use crate::account::{AccountClient, AccountSettings};
+use crate::error::{CallError, CallKind, PublishError};
+use crate::filter::Filter;
+use crate::topology::AccountTable;
+
+/// How often a write to the own account is tried when it is not known whether it happened.
+const WRITE_ATTEMPTS: u32 = 3;
+/// Between two attempts.
+const WRITE_PAUSE: Duration = Duration::from_millis(200);
+
+/// The data access layer of one region.
+#[derive(Clone, Debug)]
+pub struct ContentPublishDatabase {
+    region: String,
+    table: Arc<AccountTable>,
+    accounts: Vec<Arc<AccountClient>>,
+    local: usize,
+    layouts: Arc<Mutex<subscriptions::LayoutCache>>,
+}
+
+impl ContentPublishDatabase {
+    /// The layer of a region. Nothing is sent yet: accounts are connected to when they are first needed, so that one that is
+    /// down does not keep a region from starting.
+    pub fn new(
+        table: AccountTable,
+        region: &str,
+        settings: &AccountSettings,
+    ) -> Result<ContentPublishDatabase, PublishError> {
+        let own = table.local(region)?;
+        let (own_tag, region) = (own.tag.clone(), own.write_region.clone());
+        let preferred = table.preferred_regions(&region)?;
+        let client = |entry: &crate::topology::AccountEntry| {
+            Arc::new(AccountClient::new(entry.clone(), preferred.clone(), settings.clone()))
+        };
+        let accounts: Vec<_> = table.accounts().iter().map(client).collect();
+        let local = accounts.iter().position(|account| account.tag() == own_tag);
+        Ok(ContentPublishDatabase {
+            local: local.expect("the own account is one of the accounts"),
+            region,
+            accounts,
+            table: Arc::new(table),
+            layouts: Arc::default(),
+        })
+    }
+
+    /// The region, as its account spells it.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    pub fn table(&self) -> &AccountTable {
+        &self.table
+    }
+
+    /// The account that takes this region's writes.
+    pub fn local(&self) -> &Arc<AccountClient> {
+        &self.accounts[self.local]
+    }
+
+    /// All accounts, the own one among them.
+    pub fn accounts(&self) -> &[Arc<AccountClient>] {
+        &self.accounts
+    }
+
+    fn account(&self, tag: &str) -> Option<&Arc<AccountClient>> {
+        self.accounts.iter().find(|account| account.tag() == tag)
+    }
+
+    /// Subscriptions of a filter that is known to be spread go to a bucket's key; see [`Filter::partition_key`].
+    pub async fn spread_filter(&self, filter: &Filter, buckets: u32) -> Result<(), PublishError> {
+        self.spread(filter, buckets).await
+    }
+}
+
+/// Tries a write again while nobody can say whether it happened. Its id makes that safe: what did happen answers `Exists`.
+async fn insist<T, F>(work: impl Fn() -> F) -> Result<T, CallError>
+where
+    F: Future<Output = Result<T, CallError>>,
+{
+    let mut n_tried = 1;
+    loop {
+        let result = work().await;
+        match &result {
+            Err(error) if error.kind == CallKind::Unreachable && n_tried < WRITE_ATTEMPTS => {
+                n_tried += 1;
+                tokio::time::sleep(WRITE_PAUSE).await;
+            }
+            _ => return result,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Subscriptions: made here, cancelled everywhere, listed from all accounts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use super::freshness::AccountAnswer;
+use super::outbox::Intent;
+use super::{ContentPublishDatabase, insist};
+use crate::account::{AccountClient, ReadAt, Scope, Seen};
+use crate::clock;
+use crate::entity::{Entity, FilterLayout, Listing, Subscription, SubscriptionState, check_user};
+use crate::error::{CallError, CallKind, PublishError};
+use crate::filter::Filter;
+use crate::union::Cancellations;
+
+const LISTINGS: &str = "SELECT * FROM c WHERE c.PartitionKey = @key AND c.Type = @type";
+/// Attempts to write a state while others write it too.
+const WRITE_ATTEMPTS: usize = 8;
+/// How long it may take until a filter that was spread is written to by bucket. What is written under the old key meanwhile
+/// is found there.
+const LAYOUT_MEMORY: Duration = Duration::from_secs(30);
+/// Filters whose layout is remembered.
+const LAYOUTS_MAX: usize = 10_000;
+
+/// How filters are laid out in the own account, as lately read.
+#[derive(Debug, Default)]
+pub(super) struct LayoutCache {
+    buckets: BTreeMap<Filter, (u32, Instant)>,
+}
+
+/// A subscription that is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveSubscription {
+    pub filter: Filter,
+    pub since: u64,
+}
+
+/// What became of a cancellation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsubscribed {
+    pub filter: Filter,
+    /// Accounts that could not be told yet.
+    pub queued: Vec<String>,
+}
+
+impl ContentPublishDatabase {
+    /// Subscribes a user to a category, an author or a tag; see [`Filter`]. Subscribing twice is one subscription.
+    pub async fn create_subscription(&self, user: &str, filter: &str) -> Result<ActiveSubscription, PublishError> {
+        check_user(user)?;
+        let filter = Filter::parse(filter)?;
+        let account = self.local();
+        let buckets = self.buckets(&filter).await?;
+        let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), clock::now_ms());
+        let written = write_newer(account, subscription, Write::Create).await?;
+        Ok(ActiveSubscription {
+            filter,
+            since: written.map_or(0, |subscription| subscription.changed_at),
+        })
+    }
+
+    /// As [`ContentPublishDatabase::create_subscription`] for an author.
+    pub async fn create_author_subscription(
+        &self,
+        user: &str,
+        author: &str,
+    ) -> Result<ActiveSubscription, PublishError> {
+        self.create_subscription(user, &format!("author:{author}")).await
+    }
+
+    /// Cancels a subscription in the own account at once, and in every other account that has or may have it as soon as it
+    /// can be reached. Until then the feed hides what that account still raises.
+    pub async fn delete_subscription(&self, user: &str, filter: &str) -> Result<Unsubscribed, PublishError> {
+        check_user(user)?;
+        let filter = Filter::parse(filter)?;
+        let now = clock::now_ms();
+        // Also where there was none: this is what hides notifications of other accounts until they know.
+        cancel_in(self.local(), user, &filter, now, Write::Create).await?;
+        let others: Vec<_> = self
+            .accounts
+            .iter()
+            .filter(|account| account.tag() != self.local().tag())
+            .collect();
+        let cancelled = others
+            .iter()
+            .map(|account| cancel_in(account, user, &filter, now, Write::IfThere));
+        let mut queued = Vec::new();
+        for (account, result) in others.iter().zip(join_all(cancelled).await) {
+            if let Err(error) = result {
+                tracing::debug!(%error, "a cancellation waits");
+                let intent = Intent::Cancel {
+                    user: user.to_owned(),
+                    filter: filter.clone(),
+                    at: now,
+                };
+                self.enqueue(account.tag(), intent).await?;
+                queued.push(account.tag().to_owned());
+            }
+        }
+        Ok(Unsubscribed { filter, queued })
+    }
+
+    /// What the user is subscribed to, over all accounts; and what each account said.
+    pub async fn list_subscriptions(
+        &self,
+        user: &str,
+    ) -> Result<(Vec<ActiveSubscription>, Vec<AccountAnswer>), PublishError> {
+        check_user(user)?;
+        let listings = self.read_listings(user).await;
+        let mut answers = Vec::new();
+        for (account, result) in self.accounts.iter().zip(&listings) {
+            let mut answer = AccountAnswer::new(account.tag());
+            match result {
+                Ok(seen) => answer.heard(seen),
+                Err(error) => answer.failed = Some(error.message.clone()),
+            }
+            answers.push(answer);
+        }
+        let states = Cancellations::new(listings.iter().flatten().flat_map(|seen| &seen.value));
+        let active = states.active().map(|(filter, since)| ActiveSubscription {
+            filter: filter.clone(),
+            since,
+        });
+        Ok((active.collect(), answers))
+    }
+
+    /// Takes subscriptions that the user made in other regions over into the own account, and cancels them there. Ids make
+    /// it safe to repeat.
+    pub async fn migrate_subscriptions(&self, user: &str) -> Result<Vec<Filter>, PublishError> {
+        check_user(user)?;
+        let listings = self.read_listings(user).await;
+        let silent: Vec<String> = self
+            .accounts
+            .iter()
+            .zip(&listings)
+            .filter(|(_, result)| result.is_err())
+            .map(|(account, _)| account.tag().to_owned())
+            .collect();
+        if !silent.is_empty() {
+            return Err(PublishError::Incomplete(silent));
+        }
+        let states = Cancellations::new(listings.iter().flatten().flat_map(|seen| &seen.value));
+        let mut moved = Vec::new();
+        for (filter, _) in states.active() {
+            let holds = |index: usize| {
+                let listings = listings[index].iter().flat_map(|seen| &seen.value);
+                let mut ours = listings.filter(|listing| listing.subscription_filter == *filter);
+                ours.any(|listing| listing.state == SubscriptionState::Active)
+            };
+            let elsewhere: Vec<usize> = (0..self.accounts.len())
+                .filter(|index| *index != self.local && holds(*index))
+                .collect();
+            if elsewhere.is_empty() {
+                continue;
+            }
+            let now = clock::now_ms();
+            for index in elsewhere {
+                cancel_in(&self.accounts[index], user, filter, now, Write::IfThere).await?;
+            }
+            // After the cancellation, so that the newest state is the active one.
+            let buckets = self.buckets(filter).await?;
+            let subscription = Subscription::new(user, filter.clone(), buckets, self.local().tag(), now + 1);
+            renew_in(self.local(), subscription).await?;
+            moved.push(filter.clone());
+        }
+        Ok(moved)
+    }
+
+    /// The user's list in every account, in the order of the accounts.
+    pub(super) async fn read_listings(&self, user: &str) -> Vec<Result<Seen<Vec<Listing>>, CallError>> {
+        let read = self.accounts.iter().map(|account| async move {
+            if account.is_resting() {
+                return Err(account.error(CallKind::Unreachable, "it did not answer a moment ago", None));
+            }
+            let parameters = [("@key", user.into()), ("@type", Listing::TYPE.into())];
+            let result = account.query(LISTINGS, &parameters, Scope::Key(user)).await;
+            account.note(&result);
+            result
+        });
+        join_all(read).await
+    }
+
+    async fn buckets(&self, filter: &Filter) -> Result<u32, PublishError> {
+        let mut layouts = self.layouts.lock().await;
+        if let Some((buckets, at)) = layouts.buckets.get(filter)
+            && at.elapsed() < LAYOUT_MEMORY
+        {
+            return Ok(*buckets);
+        }
+        let buckets = read_layout(self.local(), filter).await?;
+        if layouts.buckets.len() >= LAYOUTS_MAX {
+            layouts.buckets.clear();
+        }
+        layouts.buckets.insert(filter.clone(), (buckets, Instant::now()));
+        Ok(buckets)
+    }
+
+    /// Spreads a filter of the own account over buckets. What lies under its one key stays there and is found.
+    pub(super) async fn spread(&self, filter: &Filter, buckets: u32) -> Result<(), PublishError> {
+        let layout = FilterLayout {
+            subscription_filter: filter.clone(),
+            buckets,
+        };
+        match self.local().create(&layout).await {
+            Ok(_) => {}
+            // Buckets are never counted anew: users would be looked for in the wrong one.
+            Err(error) if error.kind == CallKind::Exists => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.layouts.lock().await.buckets.remove(filter);
+        Ok(())
+    }
+}
+
+/// How many buckets a filter has in an account.
+pub(crate) async fn read_layout(account: &AccountClient, filter: &Filter) -> Result<u32, CallError> {
+    match account
+        .read::<FilterLayout>(&filter.to_string(), "layout", ReadAt::Near)
+        .await
+    {
+        Ok(seen) => Ok(seen.value.buckets),
+        Err(error) if error.kind == CallKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a document is made where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    Create,
+    IfThere,
+}
+
+/// Cancels a subscription in one account, under every key where it may lie.
+pub(super) async fn cancel_in(
+    account: &AccountClient,
+    user: &str,
+    filter: &Filter,
+    at_ms: u64,
+    write: Write,
+) -> Result<(), CallError> {
+    let buckets = read_layout(account, filter).await?;
+    let places = if buckets == 0 { vec![0] } else { vec![buckets, 0] };
+    for (index, buckets) in places.into_iter().enumerate() {
+        let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), at_ms);
+        let cancelled = subscription.with_state(SubscriptionState::Cancelled, at_ms);
+        let write = if index == 0 { write } else { Write::IfThere };
+        write_newer(account, cancelled, write).await?;
+    }
+    Ok(())
+}
+
+/// Makes a subscription's state the newest even if the state itself is not new.
+async fn renew_in(account: &AccountClient, subscription: Subscription) -> Result<(), CallError> {
+    let at = subscription.changed_at;
+    write_newer(account, subscription.clone(), Write::Create).await?;
+    write_listing(
+        account,
+        Listing {
+            changed_at: at,
+            ..Listing::of(&subscription)
+        },
+    )
+    .await
+}
+
+/// Writes a state unless a newer one is there, and the user's list after it. Gives what is stored then.
+async fn write_newer(
+    account: &AccountClient,
+    wanted: Subscription,
+    write: Write,
+) -> Result<Option<Subscription>, CallError> {
+    for _ in 0..WRITE_ATTEMPTS {
+        if write == Write::Create {
+            match insist(|| account.create(&wanted)).await {
+                Ok(_) => {
+                    write_listing(account, Listing::of(&wanted)).await?;
+                    return Ok(Some(wanted));
+                }
+                Err(error) if error.kind == CallKind::Exists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let key = wanted.partition_key();
+        let stored: Seen<Subscription> = match account.read(&key, wanted.id(), ReadAt::WriteRegion).await {
+            Ok(stored) => stored,
+            Err(error) if error.kind == CallKind::NotFound && write == Write::IfThere => return Ok(None),
+            Err(error) if error.kind == CallKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(next) = wanted.clone().over(&stored.value) else {
+            write_listing(account, Listing::of(&stored.value)).await?;
+            return Ok(Some(stored.value));
+        };
+        match account.replace(&next, stored.etag.as_deref().unwrap_or_default()).await {
+            Ok(_) => {
+                write_listing(account, Listing::of(&next)).await?;
+                return Ok(Some(next));
+            }
+            Err(error) if error.kind == CallKind::Changed => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(account.error(CallKind::Changed, "changed again and again", None))
+}
+
+/// Writes the entry of a user's list, unless a newer one is there.
+pub(crate) async fn write_listing(account: &AccountClient, listing: Listing) -> Result<(), CallError> {
+    for _ in 0..WRITE_ATTEMPTS {
+        match account.create(&listing).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind == CallKind::Exists => {}
+            Err(error) => return Err(error),
+        }
+        let stored: Seen<Listing> = account.read(&listing.user_id, &listing.id, ReadAt::WriteRegion).await?;
+        if stored.value.changed_at >= listing.changed_at {
+            return Ok(());
+        }
+        match account
+            .replace(&listing, stored.etag.as_deref().unwrap_or_default())
+            .await
+        {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind == CallKind::Changed => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(account.error(CallKind::Changed, "changed again and again", None))
+}

@@ -1,0 +1,144 @@
+//! A subscription, the entry in its user's own list, and how a large filter is laid out.
+//!
+//! A subscription lies under its filter, because fan-out asks who subscribed to it. A user's list lies under the user, because
+//! that is how a list is asked for. The list is written right after the subscription and repaired from the change feed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Entity;
+use crate::filter::Filter;
+use crate::ids;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubscriptionState {
+    Active,
+    Cancelled,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Subscription {
+    #[serde(rename = "id")]
+    pub id: String,
+    pub home_account: String,
+    pub created_at: u64,
+    pub subscription_filter: Filter,
+    pub user_id: String,
+    pub state: SubscriptionState,
+    /// When the state became what it is. The newest over all accounts counts.
+    pub changed_at: u64,
+    /// Buckets the filter had when this was written; 0 for a filter that is not spread.
+    #[serde(default)]
+    pub buckets: u32,
+}
+
+impl Subscription {
+    pub fn new(user: &str, filter: Filter, buckets: u32, account: &str, now_ms: u64) -> Subscription {
+        Subscription {
+            id: ids::subscription_id(user, &filter.to_string()),
+            home_account: account.to_owned(),
+            created_at: now_ms,
+            subscription_filter: filter,
+            user_id: user.to_owned(),
+            state: SubscriptionState::Active,
+            changed_at: now_ms,
+            buckets,
+        }
+    }
+
+    pub fn with_state(self, state: SubscriptionState, now_ms: u64) -> Subscription {
+        Subscription {
+            state,
+            changed_at: now_ms,
+            ..self
+        }
+    }
+
+    /// What becomes of a stored subscription when this one is to be written: the later state wins, the first date stays.
+    pub fn over(self, stored: &Subscription) -> Option<Subscription> {
+        let is_news = self.changed_at > stored.changed_at && self.state != stored.state;
+        is_news.then_some(Subscription {
+            created_at: stored.created_at,
+            ..self
+        })
+    }
+}
+
+impl Entity for Subscription {
+    const TYPE: &'static str = "Subscription";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn partition_key(&self) -> String {
+        self.subscription_filter.partition_key(&self.user_id, self.buckets)
+    }
+}
+
+/// A subscription as its user sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Listing {
+    #[serde(rename = "id")]
+    pub id: String,
+    pub home_account: String,
+    pub created_at: u64,
+    pub subscription_filter: Filter,
+    pub user_id: String,
+    pub state: SubscriptionState,
+    pub changed_at: u64,
+}
+
+impl Listing {
+    pub fn of(subscription: &Subscription) -> Listing {
+        let filter = subscription.subscription_filter.clone();
+        Listing {
+            id: ids::listing_id(&subscription.user_id, &filter.to_string()),
+            home_account: subscription.home_account.clone(),
+            created_at: subscription.created_at,
+            subscription_filter: filter,
+            user_id: subscription.user_id.clone(),
+            state: subscription.state,
+            changed_at: subscription.changed_at,
+        }
+    }
+}
+
+impl Entity for Listing {
+    const TYPE: &'static str = "SubscriptionListing";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn partition_key(&self) -> String {
+        self.user_id.clone()
+    }
+}
+
+/// How many buckets a filter is spread over. Filters without this document are not spread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct FilterLayout {
+    pub subscription_filter: Filter,
+    pub buckets: u32,
+}
+
+impl Entity for FilterLayout {
+    const TYPE: &'static str = "FilterLayout";
+
+    fn id(&self) -> &str {
+        "layout"
+    }
+
+    fn partition_key(&self) -> String {
+        self.subscription_filter.to_string()
+    }
+
+    fn computed(&self) -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,312 @@
+//! Serving the subscribers of one article: page by page, a bounded number of writes at a time, with its progress saved.
+//!
+//! Invariants: progress is saved only after everything before it is durable; memory is one page per key of the audience; a
+//! notification that is there already is left as it is, so doing it all again changes nothing.
+
+use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::audience::{Audience, Member, Source, Step, WantedUsers};
+use super::decide::{Decision, MEMORY_S, Phase, Progress, Work, decide};
+use crate::account::{AccountClient, ReadAt, Scope, Seen};
+use crate::clock;
+use crate::database::ContentPublishDatabase;
+use crate::entity::{Article, Entity as _, Listing, Notification, Subscription};
+use crate::error::{CallError, CallKind, PublishError};
+use crate::ids;
+
+/// Keys of an audience that are read at the same time.
+const READS_IN_FLIGHT: usize = 8;
+/// Attempts at one notification while the account is busy or silent.
+const WRITE_ATTEMPTS: u32 = 10;
+
+/// How a role works.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Subscribers read at a time, per key.
+    pub page: usize,
+    /// Notifications written at the same time.
+    pub in_flight: usize,
+    /// Subscribers served between two saves of the progress.
+    pub save_every: usize,
+    /// A filter with more subscribers under one key is spread over this many buckets.
+    pub spread_above: u64,
+    pub buckets: u32,
+}
+
+/// Serves articles of one source account to the subscribers of the own one.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub database: ContentPublishDatabase,
+    /// Index of the account the articles come from.
+    pub source: usize,
+    pub limits: Limits,
+}
+
+/// Why an article was not served.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServeError {
+    #[error("the role is stopping; the rest comes again")]
+    Stopping,
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
+impl Server {
+    fn local(&self) -> &AccountClient {
+        self.database.local()
+    }
+
+    fn progress_id(&self, article: &str) -> String {
+        ids::progress_id(self.local().tag(), article)
+    }
+
+    /// Brings a user's own list up to what the subscription says, in case its writer did not get to it.
+    pub async fn list(&self, subscription: &Subscription) -> Result<(), ServeError> {
+        Ok(crate::database::write_listing(self.local(), Listing::of(subscription)).await?)
+    }
+
+    pub async fn serve(&self, article: &Article, stopping: &CancellationToken) -> Result<(), ServeError> {
+        let progress = match self
+            .local()
+            .read_coordination::<Progress>(&self.progress_id(&article.id))
+            .await
+        {
+            Ok(seen) => Some(seen.value),
+            Err(error) if error.kind == CallKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        match decide(article, progress.as_ref(), clock::now_ms()) {
+            Decision::Skip(why) => {
+                tracing::debug!(article = %article.id, ?why, "nothing to fan out");
+                Ok(())
+            }
+            Decision::Notify(work) => {
+                let token = self.article_token(&article.id).await?;
+                let (begun, done) = (Phase::Notifying, Phase::Notified);
+                let token = &token;
+                let notify = |member: Member| async move {
+                    let Member { user, filters } = member;
+                    let tag = self.local().tag();
+                    let notification = Notification::new(&user, article, filters, token.clone(), tag, clock::now_ms());
+                    self.notify(&notification).await
+                };
+                self.go_through(article, work, (begun, done), stopping, notify).await
+            }
+            Decision::Withdraw(work) => {
+                let (begun, done) = (Phase::Withdrawing, Phase::Withdrawn);
+                let withdraw = |member: Member| async move { self.withdraw(&member.user, &article.id).await };
+                self.go_through(article, work, (begun, done), stopping, withdraw).await
+            }
+        }
+    }
+
+    /// The session token of the article where this role sees it, for readers in regions that may not.
+    async fn article_token(&self, article: &str) -> Result<Option<String>, ServeError> {
+        let source = &self.database.accounts()[self.source];
+        match source.read::<Value>(article, article, ReadAt::Near).await {
+            Ok(seen) => Ok(seen.session_token),
+            // Deleted since: the notification will lead nowhere, as for anybody who was notified before.
+            Err(error) if error.kind == CallKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn go_through<F>(
+        &self,
+        article: &Article,
+        work: Work,
+        (begun, done): (Phase, Phase),
+        stopping: &CancellationToken,
+        serve: impl Fn(Member) -> F,
+    ) -> Result<(), ServeError>
+    where
+        F: Future<Output = Result<(), CallError>>,
+    {
+        let mut progress = Progress {
+            article_id: article.id.clone(),
+            phase: begun,
+            after_user: work.after_user,
+            filters: work.filters,
+            n_users: work.n_users,
+        };
+        let sources = self.sources(&progress).await?;
+        let mut counts = vec![0; sources.len()];
+        let mut audience = Audience::new(sources.clone(), progress.after_user.as_deref());
+        loop {
+            let members = self.next_members(&mut audience, &mut counts, begun).await?;
+            let (n_members, last) = (members.len(), members.last().map(|member| member.user.clone()));
+            let served = futures::stream::iter(members)
+                .map(&serve)
+                .buffer_unordered(self.limits.in_flight);
+            served.try_for_each(|()| std::future::ready(Ok(()))).await?;
+            progress.n_users += n_members as u64;
+            let is_last = n_members < self.limits.save_every;
+            if is_last {
+                progress.phase = done;
+                progress.after_user = None;
+            } else {
+                progress.after_user = last;
+            }
+            self.save(&progress).await?;
+            if is_last {
+                break;
+            }
+            if stopping.is_cancelled() {
+                return Err(ServeError::Stopping);
+            }
+        }
+        self.spread_large(&sources, &counts).await
+    }
+
+    /// The keys under which subscribers of the filters lie.
+    async fn sources(&self, progress: &Progress) -> Result<Vec<Source>, ServeError> {
+        let layouts = progress
+            .filters
+            .iter()
+            .map(|filter| crate::database::read_layout(self.local(), filter));
+        let layouts = try_join_all(layouts).await?;
+        let keys = progress.filters.iter().zip(layouts).flat_map(|(filter, buckets)| {
+            let keys = filter.partition_keys(buckets).into_iter();
+            keys.map(|partition_key| Source {
+                filter: filter.clone(),
+                partition_key,
+            })
+        });
+        Ok(keys.collect())
+    }
+
+    /// The next members, as many as are served between two saves; fewer at the end.
+    async fn next_members(
+        &self,
+        audience: &mut Audience,
+        counts: &mut [u64],
+        phase: Phase,
+    ) -> Result<Vec<Member>, ServeError> {
+        let mut members = Vec::new();
+        while members.len() < self.limits.save_every {
+            match audience.step() {
+                Step::End => break,
+                Step::Member(member) => members.push(member),
+                Step::Read(wanted) => {
+                    let reads = wanted.into_iter().map(|wanted| self.read_users(wanted, phase));
+                    let mut reads = futures::stream::iter(reads).buffer_unordered(READS_IN_FLIGHT);
+                    while let Some((lane, users)) = reads.try_next().await? {
+                        counts[lane] += users.len() as u64;
+                        let has_more = users.len() >= self.limits.page;
+                        audience.supply(lane, users, has_more);
+                    }
+                }
+            }
+        }
+        Ok(members)
+    }
+
+    async fn read_users(&self, wanted: WantedUsers, phase: Phase) -> Result<(usize, Vec<String>), CallError> {
+        // Whoever has cancelled since may still have a notification to withdraw.
+        let state = if phase == Phase::Notifying {
+            " AND c.State = 'active'"
+        } else {
+            ""
+        };
+        let after = if wanted.after.is_some() {
+            " AND c.UserId > @after"
+        } else {
+            ""
+        };
+        let text = format!(
+            "SELECT TOP {} VALUE c.UserId FROM c WHERE c.PartitionKey = @key AND c.Type = @type{state}{after} \
+             ORDER BY c.UserId",
+            self.limits.page
+        );
+        let key = wanted.partition_key.as_str();
+        let mut parameters = vec![("@key", Value::from(key)), ("@type", Subscription::TYPE.into())];
+        parameters.extend(wanted.after.as_deref().map(|after| ("@after", after.into())));
+        let users: Seen<Vec<String>> = self.local().query(&text, &parameters, Scope::Key(key)).await?;
+        Ok((wanted.lane, users.value))
+    }
+
+    async fn notify(&self, notification: &Notification) -> Result<(), CallError> {
+        match self
+            .patiently(|| async { self.local().create(notification).await.map(drop) })
+            .await
+        {
+            Err(error) if error.kind == CallKind::Exists => Ok(()),
+            result => result,
+        }
+    }
+
+    async fn withdraw(&self, user: &str, article: &str) -> Result<(), CallError> {
+        let id = ids::notification_id(user, article);
+        let id = &id;
+        let withdraw = || async move {
+            let stored: Seen<Notification> = self.local().read(user, id, ReadAt::Near).await?;
+            if stored.value.withdrawn_at.is_some() {
+                return Ok(());
+            }
+            let etag = stored.etag.clone().unwrap_or_default();
+            let withdrawn = stored.value.withdrawn(clock::now_ms());
+            match self.local().replace(&withdrawn, &etag).await {
+                // The user has just marked it as read; the next attempt sees that.
+                Err(error) if error.kind == CallKind::Changed => {
+                    Err(self.local().error(CallKind::Unreachable, "changed meanwhile", None))
+                }
+                result => result.map(drop),
+            }
+        };
+        match self.patiently(withdraw).await {
+            Err(error) if error.kind == CallKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Tries again while the account is busy or silent, as long as the account asks, a bounded number of times.
+    async fn patiently<F>(&self, work: impl Fn() -> F) -> Result<(), CallError>
+    where
+        F: Future<Output = Result<(), CallError>>,
+    {
+        let mut n_tried = 1;
+        loop {
+            let pause_ms = 50 << n_tried.min(6);
+            let (error, pause) = match work().await {
+                Err(error) => match error.kind {
+                    CallKind::Busy { retry_after } => (error, retry_after.unwrap_or_default()),
+                    CallKind::Unreachable => (error, std::time::Duration::from_millis(pause_ms)),
+                    _ => return Err(error),
+                },
+                Ok(()) => return Ok(()),
+            };
+            if n_tried >= WRITE_ATTEMPTS {
+                return Err(error);
+            }
+            n_tried += 1;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn save(&self, progress: &Progress) -> Result<(), ServeError> {
+        let id = self.progress_id(&progress.article_id);
+        let mut document = serde_json::to_value(progress).expect("progress is plain data");
+        document["id"] = json!(id);
+        document["Type"] = json!("FanoutProgress");
+        document["ttl"] = json!(MEMORY_S);
+        Ok(self.local().put_coordination(&id, &document).await?)
+    }
+
+    /// Filters whose one key has become too large are spread, for those who subscribe from now on.
+    async fn spread_large(&self, sources: &[Source], counts: &[u64]) -> Result<(), ServeError> {
+        for (source, count) in sources.iter().zip(counts) {
+            let is_whole = source.partition_key == source.filter.to_string();
+            let is_spread = sources.iter().filter(|other| other.filter == source.filter).count() > 1;
+            if is_whole && !is_spread && *count > self.limits.spread_above {
+                tracing::info!(filter = %source.filter, count, "a large filter is spread over buckets");
+                self.database.spread_filter(&source.filter, self.limits.buckets).await?;
+            }
+        }
+        Ok(())
+    }
+}
