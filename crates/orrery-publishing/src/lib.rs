@@ -24,3 +24,5 @@ pub mod union;
 pub use account::AccountSettings;
 pub use database::ContentPublishDatabase;
 pub use error::PublishError;
+/// The processor whose settings roles take.
+pub use orrery_processor as processor;

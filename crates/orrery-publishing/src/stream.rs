@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::database::ContentPublishDatabase;
 use crate::entity::{Entity as _, Notification};
 use crate::error::Cause;
-use crate::supervise::supervise;
+use crate::supervise::{LONG_POLL, supervise};
 
 /// Events a listener may be behind.
 const BACKLOG: usize = 64;
@@ -58,6 +58,7 @@ pub struct Listener {
 impl NotificationHub {
     /// Begins to read every account's changes from now on.
     pub fn start(database: &ContentPublishDatabase, poll: Poll) -> NotificationHub {
+        let database = database.unhedged();
         let hub = NotificationHub {
             listeners: Listeners::default(),
             stopping: CancellationToken::new(),
@@ -96,7 +97,7 @@ impl NotificationHub {
             .sum()
     }
 
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         self.stopping.cancel();
         self.tasks.wait().await;
     }
@@ -185,5 +186,5 @@ fn tell(listeners: &Listeners, item: &Value) {
 
 /// How often a hub asks servers that do not hold an answer back.
 pub fn hub_poll() -> Poll {
-    Poll::every(Duration::from_secs(1)).with_long_poll(Duration::from_secs(10))
+    Poll::every(Duration::from_secs(1)).with_long_poll(LONG_POLL)
 }

@@ -50,6 +50,12 @@ impl AccountAnswer {
         }
     }
 
+    /// Adds what another answer of the same account knows.
+    pub(super) fn completed_by(&mut self, other: AccountAnswer) {
+        self.region = self.region.take().or(other.region);
+        self.lag_ms = other.lag_ms;
+    }
+
     pub(super) fn heard<T>(&mut self, seen: &Seen<T>) {
         self.region = seen.region.clone().or_else(|| self.region.take());
         self.lsn = seen.lsn.or(self.lsn);
@@ -63,23 +69,14 @@ impl ContentPublishDatabase {
         self.local().put_coordination(HEARTBEAT, &document).await
     }
 
-    /// The lag of every account in this region, in the order of the accounts; nothing where it is not known.
-    pub(super) async fn lags(&self) -> Vec<Option<u64>> {
-        let read = self.accounts.iter().map(|account| async move {
-            if account.is_resting() {
-                return None;
-            }
-            let seen = account.read_coordination::<Heartbeat>(HEARTBEAT).await.ok()?;
-            let age_ms = clock::now_ms().saturating_sub(seen.value.at);
-            Some(age_ms.saturating_sub(HEARTBEAT_INTERVAL.as_millis() as u64))
-        });
-        join_all(read).await
-    }
-
     /// How current this region's copy of every account is.
     pub async fn freshness(&self) -> Vec<AccountAnswer> {
         let read = self.accounts.iter().map(|account| async move {
             let mut answer = AccountAnswer::new(account.tag());
+            if account.is_resting() {
+                answer.failed = Some("it did not answer a moment ago".to_owned());
+                return answer;
+            }
             match account.read_coordination::<Heartbeat>(HEARTBEAT).await {
                 Ok(seen) => {
                     answer.heard(&seen);

@@ -125,11 +125,12 @@ impl ContentPublishDatabase {
         };
         let tags: Vec<String> = self.accounts.iter().map(|account| account.tag().to_owned()).collect();
         let mut page = Page::new(&tags, &from, request.size);
-        let lags = self.lags();
         let read = self.fill(list, request.size, &mut page, is_hidden);
-        let (mut answers, lags) = futures::join!(read, lags);
-        for (answer, lag) in answers.iter_mut().zip(lags) {
-            answer.lag_ms = lag.filter(|_| answer.failed.is_none());
+        let (mut answers, known) = futures::join!(read, self.freshness());
+        for (answer, known) in answers.iter_mut().zip(known) {
+            if answer.failed.is_none() {
+                answer.completed_by(known);
+            }
         }
         let finished = page.finish();
         if request.complete && !finished.missing.is_empty() {

@@ -26,13 +26,13 @@ pub use reviews::Summary;
 pub use subscriptions::{ActiveSubscription, Unsubscribed};
 pub(crate) use subscriptions::{read_layout, write_listing};
 
-use crate::account::{AccountClient, AccountSettings};
+use crate::account::{AccountClient, AccountSettings, SharedRuntime};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::filter::Filter;
-use crate::topology::AccountTable;
+use crate::topology::{AccountEntry, AccountTable};
 
 /// How often a write to the own account is tried when it is not known whether it happened.
-const WRITE_ATTEMPTS: u32 = 3;
+const WRITE_ATTEMPTS: u32 = 2;
 /// Between two attempts.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -57,8 +57,15 @@ impl ContentPublishDatabase {
         let own = table.local(region)?;
         let (own_tag, region) = (own.tag.clone(), own.write_region.clone());
         let preferred = table.preferred_regions(&region)?;
-        let client = |entry: &crate::topology::AccountEntry| {
-            Arc::new(AccountClient::new(entry.clone(), preferred.clone(), settings.clone()))
+        let runtime = SharedRuntime::default();
+        let client = |entry: &AccountEntry| {
+            let (preferred, settings) = (preferred.clone(), settings.clone());
+            Arc::new(AccountClient::new(
+                entry.clone(),
+                preferred,
+                settings,
+                Arc::clone(&runtime),
+            ))
         };
         let accounts: Vec<_> = table.accounts().iter().map(client).collect();
         let local = accounts.iter().position(|account| account.tag() == own_tag);
@@ -69,6 +76,17 @@ impl ContentPublishDatabase {
             table: Arc::new(table),
             layouts: Arc::default(),
         })
+    }
+
+    /// The same layer for roles: never answered by another region than the nearest that works, and free to wait. A role
+    /// that found its subscribers in a region that lags would leave some out.
+    pub(crate) fn unhedged(&self) -> ContentPublishDatabase {
+        let settings = AccountSettings {
+            hedge_after: None,
+            ..self.local().settings().clone()
+        };
+        let table = AccountTable::clone(&self.table);
+        ContentPublishDatabase::new(table, &self.region, &settings).expect("the region is one of the table")
     }
 
     /// The region, as its account spells it.

@@ -9,4 +9,4 @@ pub mod decide;
 mod role;
 mod serve;
 
-pub use role::{Fanout, FanoutSettings, RunningFanout, SourceState};
+pub use role::{Fanout, FanoutSettings, RunningFanout, SourceLease, SourceState};

@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use orrery_processor::dead_letters::{ContainerDeadLetters, DeadLetter, DeadLetterStore as _, replay};
-use orrery_processor::estimator::Estimator;
-use orrery_processor::feed::Change;
+use orrery_processor::estimator::{Estimator, UnitLag};
 use orrery_processor::feed::sdk::SdkFeed;
 use orrery_processor::retry::RetryPolicy;
 use orrery_processor::store::ContainerLeases;
@@ -23,8 +22,8 @@ use tokio_util::task::TaskTracker;
 use super::serve::{Limits, ServeError, Server};
 use crate::database::{ContentPublishDatabase, HEARTBEAT_INTERVAL};
 use crate::entity::{Article, Entity as _, Subscription};
-use crate::error::Cause;
-use crate::supervise::supervise;
+use crate::error::{Cause, PublishError};
+use crate::supervise::{LONG_POLL, supervise};
 
 /// How often the outbox is looked at.
 const OUTBOX_INTERVAL: Duration = Duration::from_secs(2);
@@ -54,8 +53,7 @@ impl FanoutSettings {
     pub fn new(instance: InstanceName) -> FanoutSettings {
         FanoutSettings {
             instance,
-            poll: Poll::adaptive(Duration::from_millis(200), Duration::from_secs(2))
-                .with_long_poll(Duration::from_secs(10)),
+            poll: Poll::adaptive(Duration::from_millis(200), Duration::from_secs(2)).with_long_poll(LONG_POLL),
             lease_timing: LeaseTiming::default(),
             // About a minute: longer than most silences, and an account that is silent cannot take dead letters anyway.
             retry: RetryPolicy {
@@ -95,6 +93,16 @@ pub struct SourceState {
     pub dead_letters: usize,
 }
 
+/// A part of an account's feed and who reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceLease {
+    pub source: String,
+    pub lease: String,
+    pub owner: Option<String>,
+    pub position: Option<String>,
+}
+
 /// The fan-out role of a region.
 #[derive(Clone, Debug)]
 pub struct Fanout {
@@ -125,8 +133,11 @@ impl<'de> Deserialize<'de> for Document {
 }
 
 impl Fanout {
-    pub fn new(database: ContentPublishDatabase, settings: FanoutSettings) -> Fanout {
-        Fanout { database, settings }
+    pub fn new(database: &ContentPublishDatabase, settings: FanoutSettings) -> Fanout {
+        Fanout {
+            database: database.unhedged(),
+            settings,
+        }
     }
 
     /// Begins to read every account. One that cannot be reached is tried again until it can.
@@ -224,16 +235,39 @@ impl Fanout {
         futures::future::join_all(ask).await
     }
 
-    async fn ask_state(&self, source: usize) -> Result<(Option<u64>, Option<u64>, usize), Cause> {
+    /// Who reads which part of which account's feed, and how far.
+    pub async fn leases(&self) -> Vec<SourceLease> {
+        let mut leases = Vec::new();
+        for (source, account) in self.database.accounts().iter().enumerate() {
+            let within = self.database.local().settings().write_deadline;
+            let Ok(Ok(lag)) = tokio::time::timeout(within, self.ask_lag(source)).await else {
+                continue;
+            };
+            leases.extend(lag.leases.into_iter().map(|lease| SourceLease {
+                source: account.tag().to_owned(),
+                lease: lease.token,
+                owner: lease.owner,
+                position: lease.position,
+            }));
+        }
+        leases
+    }
+
+    async fn ask_lag(&self, source: usize) -> Result<UnitLag, Cause> {
         let own = self.database.local().connected().await?;
         let theirs = self.database.accounts()[source].connected().await?;
-        let name = self.processor_name(source);
         let feed = SdkFeed::new(&theirs.client, theirs.content.clone());
         let leases = ContainerLeases::new(own.coordination.clone());
-        let letters = ContainerDeadLetters::new(own.coordination.clone())
-            .list(&name, LETTERS_MAX)
-            .await?;
-        let lag = Estimator::new(&name, feed, leases)?.snapshot().await?;
+        Ok(Estimator::new(self.processor_name(source), feed, leases)?
+            .snapshot()
+            .await?)
+    }
+
+    async fn ask_state(&self, source: usize) -> Result<(Option<u64>, Option<u64>, usize), Cause> {
+        let own = self.database.local().connected().await?;
+        let letters = ContainerDeadLetters::new(own.coordination.clone());
+        let letters = letters.list(&self.processor_name(source), LETTERS_MAX).await?;
+        let lag = self.ask_lag(source).await?;
         let waiting_ms = lag.waiting().map(|waiting| waiting.as_millis() as u64);
         Ok((lag.transactions(), waiting_ms, letters.len()))
     }
@@ -243,18 +277,10 @@ impl Fanout {
         let letters = ContainerDeadLetters::new(self.database.local().connected().await?.coordination.clone());
         let mut n_handled = 0;
         for source in 0..self.database.accounts().len() {
-            let (server, never) = (self.server(source), CancellationToken::new());
+            let server = self.server(source);
             let handle = |letter: DeadLetter| {
-                let (server, never) = (server.clone(), never.clone());
-                async move {
-                    let change: Change<Document> = letter.change().typed()?;
-                    let Some(Document::Article(article)) = change.current else {
-                        return Ok(());
-                    };
-                    // It may have changed or gone while its letter lay here.
-                    let now = server.database.read_article(&article.id, None).await?;
-                    server.serve(&now, &never).await.map_err(Cause::from)
-                }
+                let server = server.clone();
+                async move { handle_again(&server, &letter).await }
             };
             n_handled += replay(&letters, &self.processor_name(source), |_| true, handle)
                 .await?
@@ -278,6 +304,29 @@ async fn handle(
         }
     }
     Ok(())
+}
+
+/// What a letter is about, as it is now: it may have been repaired, have changed or be gone since.
+async fn handle_again(server: &Server, letter: &DeadLetter) -> Result<(), Cause> {
+    let of_letter = |name: &str| {
+        letter
+            .current
+            .as_ref()
+            .and_then(|item| item.get(name))
+            .and_then(Value::as_str)
+    };
+    match (of_letter("Type"), &letter.item_id) {
+        (Some(Article::TYPE), Some(id)) => match server.database.read_article(id, None).await {
+            Ok(article) => Ok(server.serve(&article, &CancellationToken::new()).await?),
+            Err(PublishError::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        (Some(Subscription::TYPE), _) => {
+            let subscription = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
+            Ok(server.list(&subscription).await?)
+        }
+        _ => Ok(()),
+    }
 }
 
 type Worked = BoxFuture<'static, Result<(), Cause>>;
@@ -322,7 +371,7 @@ impl RunningFanout {
     }
 
     /// Lets what is under way finish and its positions be saved.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         self.stopping.cancel();
         self.tasks.wait().await;
     }

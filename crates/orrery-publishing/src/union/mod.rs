@@ -33,7 +33,11 @@ struct Lane {
     start: Option<String>,
     /// Where the next read of this account begins.
     read_to: Option<String>,
+    /// Has answered for this page.
+    took_part: bool,
     is_missing: bool,
+    /// What the page had reached when this one was left out, if it had taken part until then.
+    left_at: Option<String>,
 }
 
 /// What to read before the page can go on: an account, after which key.
@@ -59,7 +63,9 @@ impl<T: Ordered> Page<T> {
             account: account.clone(),
             start: from.position(account).map(str::to_owned),
             read_to: from.position(account).map(str::to_owned),
+            took_part: false,
             is_missing: false,
+            left_at: None,
         };
         Page {
             accounts: accounts.iter().map(lane).collect(),
@@ -99,6 +105,7 @@ impl<T: Ordered> Page<T> {
     /// Adds an account's answer: rows after the key that was asked for, in order, without those an earlier page gave, and
     /// whether there may be more.
     pub fn supply(&mut self, lane: usize, rows: Vec<T>, repeats: &BTreeSet<String>, has_more: bool) {
+        self.accounts[lane].took_part = true;
         if let Some(last) = rows.last() {
             self.accounts[lane].read_to = Some(last.sort_key());
         }
@@ -107,9 +114,11 @@ impl<T: Ordered> Page<T> {
         self.lanes.supply(lane, fresh, has_more);
     }
 
-    /// An account did not answer: the page goes on without it, and a later one with it.
+    /// An account did not answer: the page goes on without it, and a later one with it. What it has given stays given.
     pub fn leave_out(&mut self, lane: usize) {
-        self.accounts[lane].is_missing = true;
+        let left = &mut self.accounts[lane];
+        left.is_missing = true;
+        left.left_at = self.last.clone().filter(|_| left.took_part);
         self.lanes.close(lane);
     }
 
@@ -131,8 +140,8 @@ impl<T: Ordered> Page<T> {
         let mut next = Continuation::default();
         for lane in &self.accounts {
             // An account that took part has given everything up to the last key, even if that came from another one.
-            let reached = if lane.is_missing { None } else { self.last.clone() };
-            if let Some(position) = reached.max(lane.start.clone()) {
+            let reached = if lane.is_missing { &lane.left_at } else { &self.last };
+            if let Some(position) = reached.clone().max(lane.start.clone()) {
                 next.set(&lane.account, position);
             }
         }

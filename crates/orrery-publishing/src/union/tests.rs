@@ -31,15 +31,27 @@ fn world(accounts: &[(&str, &[u64])]) -> World {
 
 /// One page as the shell reads it: each read gives at most `chunk` rows, accounts that are `down` do not answer.
 fn read(world: &World, from: &Continuation, size: usize, chunk: usize, down: &[&str]) -> Finished<Notification> {
+    read_failing(world, from, size, chunk, down, 0)
+}
+
+/// As [`read`], with accounts that go down after they have answered a number of times.
+fn read_failing(
+    world: &World,
+    from: &Continuation,
+    size: usize,
+    chunk: usize,
+    down: &[&str],
+    after_rounds: usize,
+) -> Finished<Notification> {
     let names: Vec<String> = world.keys().cloned().collect();
     let mut page = Page::new(&names, from, size);
-    loop {
+    for round in 0.. {
         let wanted = page.advance(|_| false);
         if wanted.is_empty() {
             return page.finish();
         }
         for Wanted { lane, account, after } in wanted {
-            if down.contains(&account.as_str()) {
+            if round >= after_rounds && down.contains(&account.as_str()) {
                 page.leave_out(lane);
                 continue;
             }
@@ -60,6 +72,7 @@ fn read(world: &World, from: &Continuation, size: usize, chunk: usize, down: &[&
             page.supply(lane, rows, &repeats, has_more);
         }
     }
+    unreachable!("rounds do not end")
 }
 
 fn numbers(items: &[Notification]) -> Vec<u64> {
@@ -136,7 +149,7 @@ proptest! {
         rows in prop::collection::btree_map(0u64..60, 1usize..8, 0..40),
         size in 1usize..9,
         chunk in 1usize..9,
-        outages in prop::collection::vec(0usize..4, 0..12),
+        outages in prop::collection::vec((0usize..4, 0usize..3), 0..12),
     ) {
         let names = ["usa", "europe", "asia"];
         let mut world: World = names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
@@ -148,8 +161,9 @@ proptest! {
         world.values_mut().for_each(|rows| rows.sort_by_key(Ordered::sort_key));
         let (mut from, mut seen, mut outages) = (Continuation::default(), Vec::new(), outages.into_iter());
         loop {
-            let down: Vec<&str> = outages.next().and_then(|index| names.get(index)).into_iter().copied().collect();
-            let page = read(&world, &from, size, chunk, &down);
+            let (index, after_rounds) = outages.next().unwrap_or((names.len(), 0));
+            let down: Vec<&str> = names.get(index).into_iter().copied().collect();
+            let page = read_failing(&world, &from, size, chunk, &down, after_rounds);
             prop_assert!(page.items.windows(2).all(|pair| pair[0].sort_key() < pair[1].sort_key()));
             seen.extend(page.items.iter().map(|item| item.id().to_owned()));
             match page.next {

@@ -1,0 +1,77 @@
+//! Notifications of the user who asks, as a list and as they appear.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use orrery_publishing::database::Applied;
+use orrery_publishing::stream::{HubEvent, Listener};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::{Answer, Failure, json_answer};
+use crate::read;
+use crate::service::{Call, Platform};
+use crate::view;
+
+/// How often a quiet stream says that it is alive.
+const ALIVE: Duration = Duration::from_secs(15);
+
+pub async fn list(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
+    let request = read::page_request(&call.parts)?;
+    let page = platform.database.read_notification_feed(call.user()?, &request).await?;
+    Ok(json_answer(StatusCode::OK, &view::page(page, view::notification)))
+}
+
+pub async fn mark_read(platform: &Platform, call: &Call, id: &str) -> Result<Answer, Failure> {
+    Ok(match platform.database.mark_read(call.user()?, id).await? {
+        Applied::Now(at) => json_answer(StatusCode::OK, &json!({"readAt": at})),
+        Applied::Queued => json_answer(StatusCode::ACCEPTED, &json!({"queued": true})),
+    })
+}
+
+pub fn stream(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
+    let user = call.user()?;
+    if platform.hub.n_listeners() >= platform.settings.listeners_max {
+        let full = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "too many are listening");
+        return Err(full.later(10));
+    }
+    let frames = frames(platform.hub.listen(user), platform.stopping.clone());
+    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(answer)
+}
+
+/// The events of one listener until it leaves or the service stops.
+fn frames(listener: Listener, stopping: CancellationToken) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    let begin = (Some(": listening\n\n".to_owned()), listener, stopping);
+    futures::stream::unfold(begin, |(first, mut listener, stopping)| async move {
+        let text = match first {
+            Some(text) => text,
+            // Waiting for an event loses none when it is dropped: the hub keeps them for this listener.
+            None => tokio::select! {
+                () = stopping.cancelled() => return None,
+                event = listener.next() => event_text(event?),
+                () = tokio::time::sleep(ALIVE) => ": alive\n\n".to_owned(),
+            },
+        };
+        Some((Ok(Frame::data(text.into())), (None, listener, stopping)))
+    })
+}
+
+fn event_text(event: HubEvent) -> String {
+    match event {
+        HubEvent::New(notification) => {
+            format!("event: notification\ndata: {}\n\n", view::notification(*notification))
+        }
+        HubEvent::Withdrawn { id } => format!("event: withdrawn\ndata: {}\n\n", json!({"id": id})),
+        HubEvent::Missed => "event: missed\ndata: {}\n\n".to_owned(),
+    }
+}

@@ -1,0 +1,164 @@
+//! What is refused, and how.
+
+use http::StatusCode;
+use orrery_platform::PlatformSettings;
+use orrery_platform::limit::Rate;
+use serde_json::json;
+
+use crate::client::Client;
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_wrong_is_refused_in_one_shape() {
+    let world = World::new().await;
+    let (stranger, ann) = (
+        Client::stranger(world.ports[0]),
+        Client::named(world.ports[0], "ann").await,
+    );
+    let forged = Client {
+        token: Some("e30.AAAA".into()),
+        ..stranger.clone()
+    };
+    for client in [&stranger, &forged] {
+        let refused = client.get("/v1/notifications").await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (StatusCode::UNAUTHORIZED, "unauthenticated")
+        );
+    }
+    for (path, status, code) in [
+        ("/v1/nothing", StatusCode::NOT_FOUND, "not-found"),
+        (
+            "/v1/articles/usa.01HF7YAT000W3GE1R70W3GE1R7",
+            StatusCode::NOT_FOUND,
+            "not-found",
+        ),
+        ("/v1/articles/%ff", StatusCode::BAD_REQUEST, "invalid"),
+        ("/v1/articles", StatusCode::BAD_REQUEST, "invalid"),
+        ("/v1/articles?author=a&tag=b", StatusCode::BAD_REQUEST, "invalid"),
+        ("/v1/notifications?pageSize=0", StatusCode::BAD_REQUEST, "invalid"),
+        ("/v1/notifications?pageSize=x", StatusCode::BAD_REQUEST, "invalid"),
+        ("/v1/notifications?continuation=x", StatusCode::BAD_REQUEST, "invalid"),
+        ("/v1/notifications?complete=maybe", StatusCode::BAD_REQUEST, "invalid"),
+    ] {
+        let refused = ann.get(path).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (status, code),
+            "{path}: {}",
+            refused.text
+        );
+    }
+    let other = ann.send("PATCH", "/v1/articles", &[], Vec::new()).await;
+    assert_eq!(
+        (other.status, other.code(), other.header("allow")),
+        (StatusCode::METHOD_NOT_ALLOWED, "method", "POST, GET")
+    );
+    for body in [
+        "",
+        "{",
+        "[]",
+        r#"{"category":"a"}"#,
+        r#"{"category":"a","title":"b","more":1}"#,
+        r#"{"category":"a#b","title":"b"}"#,
+        r#"{"category":"a","title":""}"#,
+    ] {
+        let refused = ann.send("POST", "/v1/articles", &[], body.into()).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (StatusCode::BAD_REQUEST, "invalid"),
+            "{body}: {}",
+            refused.text
+        );
+    }
+    let large = ann.send("POST", "/v1/articles", &[], vec![b'x'; (1 << 20) + 1]).await;
+    assert_eq!(
+        (large.status, large.code()),
+        (StatusCode::PAYLOAD_TOO_LARGE, "too-large")
+    );
+    let rated = ann.put("/v1/articles/usa.x/review", &[], &json!({"rating": 6})).await;
+    assert_eq!((rated.status, rated.code()), (StatusCode::BAD_REQUEST, "invalid"));
+    let update = ann
+        .put("/v1/articles/usa.x", &[], &json!({"category": "a", "title": "b"}))
+        .await;
+    assert_eq!(update.code(), "invalid", "a change must say of which version");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_have_ids_and_pages_of_this_machine_may_call() {
+    let world = World::new().await;
+    let stranger = Client::stranger(world.ports[0]);
+    let named = stranger
+        .send("GET", "/v1/nothing", &[("x-request-id", "my-request.1")], Vec::new())
+        .await;
+    assert_eq!(
+        (named.header("x-request-id"), &named.body["error"]["requestId"]),
+        ("my-request.1", &json!("my-request.1"))
+    );
+    let drawn = stranger
+        .send("GET", "/healthz", &[("x-request-id", "not fine")], Vec::new())
+        .await;
+    assert_eq!(drawn.header("x-request-id").len(), 24);
+    let origin = ("origin", "http://localhost:5173");
+    let asked = stranger.send("OPTIONS", "/v1/articles", &[origin], Vec::new()).await;
+    assert_eq!(
+        (asked.status, asked.header("access-control-allow-origin")),
+        (StatusCode::NO_CONTENT, "http://localhost:5173")
+    );
+    assert!(asked.header("access-control-allow-headers").contains("if-match"));
+    let other = stranger
+        .send("GET", "/healthz", &[("origin", "https://example.org")], Vec::new())
+        .await;
+    assert_eq!(other.header("access-control-allow-origin"), "");
+    assert_eq!(stranger.get("/openapi.json").await.body["openapi"], "3.1.0");
+    let metrics = stranger.get("/metrics").await.text;
+    assert!(
+        metrics.contains("orrery_platform_requests_total{route=\"health\",status=\"200\"}"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_requests_of_one_user_are_refused_and_others_are_not() {
+    let strict = |settings| PlatformSettings {
+        rate: Rate {
+            per_second: 0.01,
+            burst: 3.0,
+        },
+        ..settings
+    };
+    let world = World::with(strict).await;
+    // A token is a request of the address, so two of its three are spent on these.
+    let (ann, bob) = (
+        Client::named(world.ports[0], "ann").await,
+        Client::named(world.ports[0], "bob").await,
+    );
+    for _ in 0..3 {
+        assert_eq!(ann.get("/v1/me").await.status, StatusCode::OK);
+    }
+    let refused = ann.get("/v1/me").await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (StatusCode::TOO_MANY_REQUESTS, "busy")
+    );
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() > 1);
+    assert_eq!(bob.get("/v1/me").await.status, StatusCode::OK);
+    assert_eq!(
+        ann.get("/healthz").await.status,
+        StatusCode::OK,
+        "health is always answered"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outside_development_nobody_is_given_a_token() {
+    let closed = |settings| PlatformSettings {
+        development: false,
+        ..settings
+    };
+    let world = World::with(closed).await;
+    let refused = Client::stranger(world.ports[0])
+        .post("/v1/dev/tokens", &json!({"user": "ann"}))
+        .await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
+}

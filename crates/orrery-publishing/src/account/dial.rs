@@ -1,0 +1,197 @@
+//! Reaching an account: the SDK's client with its options, the containers, deadlines, and what a failure means.
+//!
+//! Connecting may take longer than a caller waits, on machines outside the cloud by seconds the first time. So it is one shared
+//! attempt that callers wait for as long as they like and the next one goes on with, never begun anew because somebody lost
+//! patience. Invariant: at most one attempt is under way per account.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
+use azure_data_cosmos::options::{
+    AvailabilityStrategy, EndToEndOperationLatencyPolicy, HedgeThreshold, HedgingStrategy, OperationOptions, Region,
+};
+use azure_data_cosmos::{AccountReference, CosmosError, CosmosRuntime, RoutingStrategy};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::AccountSettings;
+use crate::error::{CallError, CallKind, Cause};
+use crate::topology::AccountEntry;
+
+/// Each step of connecting. Outside the cloud the SDK looks for it for some seconds first.
+const DIAL_DEADLINE: Duration = Duration::from_secs(10);
+/// Sub-status of a 404 that is about the container, not the item.
+const OWNER_NOT_FOUND: u16 = 1003;
+
+/// The parts of an account that are known once it has answered.
+#[derive(Clone)]
+pub struct Connected {
+    pub client: CosmosClient,
+    pub content: ContainerClient,
+    pub coordination: ContainerClient,
+}
+
+impl std::fmt::Debug for Connected {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Connected").finish_non_exhaustive()
+    }
+}
+
+/// The SDK's connections and background work, shared by the clients of one database. The SDK's own default is shared by the
+/// whole process and ends with the executor that happened to need it first.
+pub type SharedRuntime = Arc<OnceCell<CosmosRuntime>>;
+
+type Dialling = Shared<BoxFuture<'static, Result<Connected, Arc<CallError>>>>;
+
+/// How an account is reached.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    pub entry: AccountEntry,
+    /// Begins with the client's own region.
+    pub preferred: Vec<String>,
+    pub settings: AccountSettings,
+    pub runtime: SharedRuntime,
+}
+
+/// A connection that is made when it is first needed.
+#[derive(Default)]
+pub(super) struct Line {
+    connected: OnceLock<Connected>,
+    dialling: Mutex<Option<Dialling>>,
+}
+
+impl Line {
+    pub async fn connected(&self, dialer: &Dialer) -> Result<&Connected, CallError> {
+        if let Some(connected) = self.connected.get() {
+            return Ok(connected);
+        }
+        let dialling = {
+            let mut current = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin = || {
+                let dialer = dialer.clone();
+                async move { dialer.connect().await.map_err(Arc::new) }.boxed().shared()
+            };
+            current.get_or_insert_with(begin).clone()
+        };
+        match dialling.clone().await {
+            Ok(connected) => Ok(self.connected.get_or_init(|| connected)),
+            Err(error) => {
+                let mut current = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
+                // The next caller tries again, unless somebody already does.
+                current.take_if(|current| current.ptr_eq(&dialling));
+                Err(dialer.error(error.kind, &error.message, None))
+            }
+        }
+    }
+}
+
+impl Dialer {
+    /// The SDK's client, without its containers: they may not exist yet.
+    pub async fn client(&self) -> Result<CosmosClient, CallError> {
+        let endpoint = self.entry.endpoint.parse().map_err(
+            |error: <azure_data_cosmos::AccountEndpoint as std::str::FromStr>::Err| {
+                self.error(CallKind::Refused, "the endpoint is no URL", Some(error.into()))
+            },
+        )?;
+        let account = AccountReference::with_authentication_key(endpoint, self.entry.key.0.clone());
+        let regions = self
+            .preferred
+            .iter()
+            .map(|region| Region::from(region.clone()))
+            .collect();
+        let runtime = self.runtime.get_or_try_init(|| CosmosRuntime::builder().build());
+        let runtime = self.bounded(DIAL_DEADLINE, runtime).await?;
+        let built = CosmosClient::builder()
+            .with_runtime(runtime.clone())
+            .with_default_operation_options(self.default_options())
+            .build(account, RoutingStrategy::PreferredRegions(regions));
+        self.bounded(DIAL_DEADLINE, built).await
+    }
+
+    fn default_options(&self) -> OperationOptions {
+        let mut options = OperationOptions::default();
+        let threshold = self.settings.hedge_after.and_then(HedgeThreshold::new);
+        options.availability_strategy = Some(match threshold {
+            Some(threshold) => AvailabilityStrategy::Hedging(HedgingStrategy::new(threshold)),
+            None => AvailabilityStrategy::Disabled,
+        });
+        // Longer than any deadline here: it ends what the SDK goes on with after nobody waits for it.
+        options.end_to_end_latency_policy =
+            threshold.map(|_| EndToEndOperationLatencyPolicy::new(self.settings.write_deadline));
+        options
+    }
+
+    async fn connect(&self) -> Result<Connected, CallError> {
+        let client = self.client().await?;
+        let database = client.database_client(self.settings.database.clone());
+        let database = &database;
+        let open = |name: &str| {
+            let name = name.to_owned();
+            async move {
+                let opened = database.container_client(name, None);
+                let opened = self.bounded(DIAL_DEADLINE, opened).await;
+                opened.map_err(|error| match error.kind {
+                    CallKind::NotFound => self.error(CallKind::Refused, "the container does not exist", error.source),
+                    _ => error,
+                })
+            }
+        };
+        Ok(Connected {
+            content: open(&self.settings.content).await?,
+            coordination: open(&self.settings.coordination).await?,
+            client,
+        })
+    }
+
+    pub async fn bounded<T>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, CosmosError>>,
+    ) -> Result<T, CallError> {
+        match timeout(deadline, work).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(self.classified(error)),
+            Err(_) => Err(self.silent(deadline)),
+        }
+    }
+
+    pub fn silent(&self, deadline: Duration) -> CallError {
+        let message = format!("no answer within {} ms", deadline.as_millis());
+        self.error(CallKind::Unreachable, &message, None)
+    }
+
+    pub fn error(&self, kind: CallKind, message: &str, source: Option<Cause>) -> CallError {
+        CallError {
+            account: self.entry.tag.clone(),
+            kind,
+            message: message.to_owned(),
+            source,
+        }
+    }
+
+    pub fn classified(&self, error: CosmosError) -> CallError {
+        let status = error.status();
+        let is_owner = status.sub_status().is_some_and(|code| code.value() == OWNER_NOT_FOUND);
+        let (kind, message) = if status.is_read_session_not_available() {
+            (CallKind::Behind, "the region is behind")
+        } else if status.is_not_found() && !is_owner {
+            (CallKind::NotFound, "not found")
+        } else if status.is_conflict() {
+            (CallKind::Exists, "exists already")
+        } else if status.is_precondition_failed() {
+            (CallKind::Changed, "changed meanwhile")
+        } else if status.is_throttled() {
+            let retry_after = error.response().and_then(|response| response.headers().retry_after_ms);
+            let retry_after = retry_after.map(Duration::from_millis);
+            (CallKind::Busy { retry_after }, "busy")
+        } else if is_owner || status.is_bad_request() || status.is_unauthorized() || status.is_forbidden() {
+            (CallKind::Refused, "refused")
+        } else {
+            (CallKind::Unreachable, "could not be reached")
+        };
+        self.error(kind, message, Some(error.into()))
+    }
+}

@@ -1,0 +1,115 @@
+//! Articles: found wherever they are, changed where they are owned, listed by what they are about.
+
+use orrery_publishing::PublishError;
+use orrery_publishing::database::{Applied, PageRequest};
+use orrery_publishing::filter::Filter;
+
+use crate::world::{World, draft, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_article_is_changed_in_its_own_account_from_any_region_by_its_author_only() {
+    let world = World::new().await;
+    let [usa, _, asia] = world.databases();
+    let article = usa
+        .publish_article("ann", draft("sports", "Snow"), None)
+        .await
+        .unwrap()
+        .article;
+    let (id, etag) = (article.id.as_str(), article.etag.unwrap());
+    let refused = asia.update_article("bob", id, draft("sports", "Mine"), &etag).await;
+    assert!(matches!(refused, Err(PublishError::Forbidden)), "{refused:?}");
+    let Applied::Now(edited) = asia
+        .update_article("ann", id, draft("art", "Ice"), &etag)
+        .await
+        .unwrap()
+    else {
+        panic!("the owner is there")
+    };
+    assert_eq!((edited.home_account.as_str(), edited.revision), ("usa", 2));
+    let stale = usa.update_article("ann", id, draft("art", "Rain"), &etag).await;
+    assert!(matches!(stale, Err(PublishError::Changed)), "{stale:?}");
+    // The same change again, as after a lost answer.
+    let again = asia
+        .update_article("ann", id, draft("art", "Ice"), &etag)
+        .await
+        .unwrap();
+    assert!(matches!(again, Applied::Now(article) if article.revision == 2));
+    asia.retract_article("ann", id, None).await.unwrap();
+    let retracted = usa.read_article(id, None).await.unwrap();
+    assert_eq!((retracted.is_retracted(), retracted.body.as_str()), (true, ""));
+    let late = usa
+        .update_article("ann", id, draft("art", "Ice"), retracted.etag.as_deref().unwrap())
+        .await;
+    assert!(matches!(late, Err(PublishError::Retracted)), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_article_is_not_found_only_when_every_account_says_so() {
+    let world = World::with(1, 0).await;
+    let [usa, europe, _] = world.databases();
+    let article = usa
+        .publish_article("ann", draft("sports", "Snow"), None)
+        .await
+        .unwrap()
+        .article;
+    // An id of another maker says nothing about its account.
+    let plain =
+        orrery_publishing::entity::Article::new("plain-id".into(), "europe", "ann", draft("sports", "Plain"), 5);
+    europe.local().create(&plain.unwrap()).await.unwrap();
+    until("it is read without knowing whose it is", async || {
+        usa.read_article("plain-id", None).await.is_ok()
+    })
+    .await;
+    for id in ["usa.01HF7YAT000W3GE1R70W3GE1R7", "other-id"] {
+        assert!(matches!(usa.read_article(id, None).await, Err(PublishError::NotFound)));
+    }
+    world.servers[2].freeze();
+    assert_eq!(usa.read_article(&article.id, None).await.unwrap().title, "Snow");
+    let unknown = usa.read_article("other-id", None).await;
+    assert!(
+        matches!(&unknown, Err(PublishError::Unknown(accounts)) if accounts == &["asia"]),
+        "{unknown:?}"
+    );
+    world.servers[2].thaw();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn articles_are_listed_by_author_category_and_tag_over_all_accounts() {
+    let world = World::with(2, 0).await;
+    let databases = world.databases();
+    for (number, database) in databases.iter().cycle().take(7).enumerate() {
+        let category = if number % 2 == 0 { "sports" } else { "art" };
+        database
+            .publish_article("ann", draft(category, &format!("{number}")), None)
+            .await
+            .unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    for (filter, expected) in [
+        ("author:ann", vec!["6", "5", "4", "3", "2", "1", "0"]),
+        ("category:art", vec!["5", "3", "1"]),
+        ("tag:news", vec!["6", "5", "4", "3", "2", "1", "0"]),
+        ("tag:none", vec![]),
+    ] {
+        let filter = Filter::parse(filter).unwrap();
+        until("every article is listed", async || {
+            let request = PageRequest {
+                size: 4,
+                ..PageRequest::default()
+            };
+            let first = databases[1].list_articles(&filter, &request).await.unwrap();
+            let mut listed: Vec<String> = first.items.iter().map(|article| article.title.clone()).collect();
+            assert!(first.items.iter().all(|article| article.body.is_empty()));
+            if first.continuation.is_some() {
+                let request = PageRequest {
+                    continuation: first.continuation,
+                    ..request
+                };
+                let second = databases[1].list_articles(&filter, &request).await.unwrap();
+                listed.extend(second.items.iter().map(|article| article.title.clone()));
+            }
+            listed == expected
+        })
+        .await;
+    }
+}

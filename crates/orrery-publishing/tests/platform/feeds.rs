@@ -1,0 +1,156 @@
+//! Feeds and subscriptions of users who move, change their minds, and read in several places.
+
+use orrery_publishing::database::Applied;
+use orrery_publishing::entity::{Article, Notification};
+use orrery_publishing::filter::Filter;
+use orrery_publishing::stream::{HubEvent, NotificationHub};
+
+use crate::world::{World, draft, fast, feed, titles, until, until_titles};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_moves_keeps_old_subscriptions_and_never_sees_one_article_twice() {
+    let world = World::new().await;
+    let [usa, europe, asia] = world.databases();
+    let _roles = world.start_roles();
+    usa.create_subscription("mia", "sports").await.unwrap();
+    // In Asia, Mia subscribes to the same again: now two accounts serve her.
+    asia.create_subscription("mia", "sports").await.unwrap();
+    asia.create_subscription("mia", "author:ann").await.unwrap();
+    europe
+        .publish_article("ann", draft("sports", "Snow"), None)
+        .await
+        .unwrap();
+    let held = async |database: &orrery_publishing::ContentPublishDatabase| {
+        let id = orrery_publishing::ids::notification_id("mia", &feed(database, "mia").await.first()?.article_id);
+        let read = orrery_publishing::account::ReadAt::WriteRegion;
+        database.local().read::<Notification>("mia", &id, read).await.ok()
+    };
+    until("both accounts have notified", async || {
+        held(&usa).await.is_some() && held(&asia).await.is_some()
+    })
+    .await;
+    for database in [&usa, &europe, &asia] {
+        until_titles(database, "mia", &["Snow"]).await;
+    }
+    let listed = async || {
+        let (active, _) = asia.list_subscriptions("mia").await.unwrap();
+        active
+            .iter()
+            .map(|active| active.filter.to_string())
+            .collect::<Vec<_>>()
+    };
+    until("all subscriptions are listed", async || {
+        listed().await == ["author:ann", "category:sports"]
+    })
+    .await;
+    assert_eq!(
+        asia.migrate_subscriptions("mia").await.unwrap(),
+        [Filter::parse("sports").unwrap()]
+    );
+    assert_eq!(asia.migrate_subscriptions("mia").await.unwrap(), []);
+    assert_eq!(listed().await, ["author:ann", "category:sports"]);
+    europe
+        .publish_article("bea", draft("sports", "Ice"), None)
+        .await
+        .unwrap();
+    until_titles(&asia, "mia", &["Ice", "Snow"]).await;
+    assert_eq!(feed(&asia, "mia").await[0].home_account, "asia");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_unsubscribes_anywhere_hears_no_more_and_can_come_back() {
+    let world = World::new().await;
+    let [usa, europe, _] = world.databases();
+    let _roles = world.start_roles();
+    usa.create_subscription("bob", "sports").await.unwrap();
+    usa.create_subscription("eve", "sports").await.unwrap();
+    usa.publish_article("ann", draft("sports", "One"), None).await.unwrap();
+    until_titles(&usa, "bob", &["One"]).await;
+    // From another region than the one that holds the subscription.
+    until("the subscription is seen abroad", async || {
+        !europe.list_subscriptions("bob").await.unwrap().0.is_empty()
+    })
+    .await;
+    europe.delete_subscription("bob", "sports").await.unwrap();
+    assert!(europe.list_subscriptions("bob").await.unwrap().0.is_empty());
+    usa.publish_article("ann", draft("sports", "Two"), None).await.unwrap();
+    until_titles(&usa, "eve", &["Two", "One"]).await;
+    // Whether or not fan-out still raised it, the reader does not see it.
+    assert_eq!(titles(&feed(&europe, "bob").await), ["One"]);
+    europe.create_subscription("bob", "sports").await.unwrap();
+    usa.publish_article("ann", draft("sports", "Three"), None)
+        .await
+        .unwrap();
+    until("bob is back", async || {
+        titles(&feed(&europe, "bob").await).first() == Some(&"Three")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_notification_is_marked_as_read_in_the_account_that_holds_it() {
+    let world = World::new().await;
+    let [usa, _, asia] = world.databases();
+    let draft = draft("sports", "Snow");
+    let article = Article::new("usa.article".into(), "usa", "ann", draft, 1_700_000_000_000).unwrap();
+    let filters = vec![Filter::parse("sports").unwrap()];
+    let notification = Notification::new("bob", &article, filters, None, "asia", 1_700_000_000_001);
+    asia.local().create(&notification).await.unwrap();
+    until("it is seen abroad", async || !feed(&usa, "bob").await.is_empty()).await;
+    let Applied::Now(at) = usa.mark_read("bob", &notification.id).await.unwrap() else {
+        panic!("its account is there")
+    };
+    assert_eq!(usa.mark_read("bob", &notification.id).await.unwrap(), Applied::Now(at));
+    assert_eq!(feed(&asia, "bob").await[0].read_at, Some(at));
+    assert!(usa.mark_read("eve", &notification.id).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_hears_of_new_and_of_withdrawn_notifications() {
+    let world = World::new().await;
+    let [usa, _, asia] = world.databases();
+    let _roles = world.start_roles();
+    let hub = NotificationHub::start(&asia, fast().poll);
+    let mut listener = hub.listen("aki");
+    let mut other = hub.listen("zed");
+    assert_eq!(hub.n_listeners(), 2);
+    asia.create_subscription("aki", "sports").await.unwrap();
+    // The hub hears what happens after it has begun, so articles come until one is heard.
+    let publishing = async {
+        loop {
+            let article = usa
+                .publish_article("ann", draft("sports", "Snow"), None)
+                .await
+                .unwrap()
+                .article;
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            if article.created_at == 0 {
+                return;
+            }
+        }
+    };
+    let heard = tokio::select! {
+        () = publishing => None,
+        event = listener.next() => event,
+    };
+    let Some(HubEvent::New(notification)) = heard else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(
+        (notification.user_id.as_str(), notification.title.as_str()),
+        ("aki", "Snow")
+    );
+    usa.retract_article("ann", &notification.article_id, None)
+        .await
+        .unwrap();
+    loop {
+        match listener.next().await.unwrap() {
+            HubEvent::Withdrawn { id } => break assert_eq!(id, notification.id),
+            HubEvent::New(_) | HubEvent::Missed => {}
+        }
+    }
+    drop(listener);
+    assert_eq!(hub.n_listeners(), 1);
+    hub.stop().await;
+    drop(tokio::time::timeout(std::time::Duration::ZERO, other.next()).await);
+}

@@ -1,0 +1,129 @@
+//! Accounts that cannot be reached: writes stay possible at home, and what must reach them waits and arrives.
+
+use std::time::Duration;
+
+use orrery_publishing::PublishError;
+use orrery_publishing::database::{Applied, PageRequest};
+
+use crate::world::{World, draft, feed, titles, until, until_titles};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_an_account_is_gone_the_others_publish_review_and_notify_and_changes_for_it_wait() {
+    let world = World::with(1, 0).await;
+    let [usa, europe, asia] = world.databases();
+    let roles = world.start_roles();
+    usa.create_subscription("uma", "sports").await.unwrap();
+    asia.create_subscription("uma", "art").await.unwrap();
+    let article = asia
+        .publish_article("ann", draft("sports", "Before"), None)
+        .await
+        .unwrap()
+        .article;
+    until_titles(&usa, "uma", &["Before"]).await;
+    let etag = article.etag.clone().unwrap();
+
+    world.servers[2].freeze();
+    // Its author moves to Europe and goes on writing there.
+    europe
+        .publish_article("ann", draft("sports", "During"), None)
+        .await
+        .unwrap();
+    europe.write_review(&article.id, "eva", "Fine.", 5).await.unwrap();
+    until("the others are served", async || {
+        titles(&feed(&usa, "uma").await).contains(&"During")
+    })
+    .await;
+    let page = usa
+        .read_notification_feed("uma", &PageRequest::default())
+        .await
+        .unwrap();
+    assert!(page.missing.contains(&"asia".to_owned()));
+    let refused = asia.publish_article("ann", draft("sports", "Lost"), None).await;
+    assert!(matches!(refused, Err(PublishError::Unavailable(_))), "{refused:?}");
+    let queued = europe
+        .update_article("ann", &article.id, draft("sports", "Edited"), &etag)
+        .await
+        .unwrap();
+    assert_eq!(queued, Applied::Queued);
+    let stale = europe
+        .update_article("ann", &article.id, draft("sports", "Too late"), "\"another\"")
+        .await
+        .unwrap();
+    assert_eq!(stale, Applied::Queued);
+    assert_eq!(usa.delete_subscription("uma", "art").await.unwrap().queued, ["asia"]);
+    let waiting = europe.outbox_state().await.unwrap();
+    let asias = waiting.iter().find(|state| state.target == "asia").unwrap();
+    assert_eq!((asias.waiting, asias.alert), (2, false));
+
+    world.servers[2].thaw();
+    until("what waited is applied", async || {
+        let fresh = usa.read_article(&article.id, None).await;
+        fresh.is_ok_and(|article| article.title == "Edited" && article.revision == 2)
+    })
+    .await;
+    until("what no longer fits is given up", async || {
+        let state = europe.outbox_state().await.unwrap();
+        let asias = state.iter().find(|state| state.target == "asia").unwrap();
+        (asias.waiting, asias.failed) == (0, 1)
+    })
+    .await;
+    asia.publish_article("ann", draft("art", "After"), None).await.unwrap();
+    asia.publish_article("ann", draft("sports", "Last"), None)
+        .await
+        .unwrap();
+    until("the feed is complete again", async || {
+        let page = usa
+            .read_notification_feed("uma", &PageRequest::default())
+            .await
+            .unwrap();
+        page.missing.is_empty() && titles(&page.items) == ["Last", "During", "Before"]
+    })
+    .await;
+    for role in roles {
+        role.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_whose_region_lacks_the_article_gets_it_from_where_it_was_written() {
+    let world = World::with(1, 0).await;
+    let [usa, europe, _] = world.databases();
+    world.servers[0].cut("West US", true);
+    let article = usa
+        .publish_article("ann", draft("sports", "Snow"), None)
+        .await
+        .unwrap()
+        .article;
+    assert_eq!(europe.read_article(&article.id, None).await.unwrap().title, "Snow");
+    // With a token of the write region the same holds through the SDK itself.
+    let seen = usa
+        .local()
+        .read::<serde_json::Value>(&article.id, &article.id, orrery_publishing::account::ReadAt::Near)
+        .await
+        .unwrap();
+    let token = seen.session_token.unwrap();
+    assert_eq!(
+        europe.read_article(&article.id, Some(&token)).await.unwrap().title,
+        "Snow"
+    );
+    // A stranger's token does no harm.
+    assert_eq!(
+        europe.read_article(&article.id, Some("nonsense")).await.unwrap().title,
+        "Snow"
+    );
+    usa.beat().await.unwrap();
+    let known = europe.freshness().await;
+    assert_eq!((known[0].account.as_str(), known[0].lag_ms), ("usa", None), "{known:?}");
+    world.servers[0].cut("West US", false);
+    until("the heartbeat arrives", async || {
+        europe.freshness().await[0].lag_ms.is_some()
+    })
+    .await;
+    world.servers[0].cut("West US", true);
+    until("the lag grows while nothing arrives", async || {
+        europe.freshness().await[0]
+            .lag_ms
+            .is_some_and(|lag| lag > Duration::from_secs(1).as_millis() as u64)
+    })
+    .await;
+}

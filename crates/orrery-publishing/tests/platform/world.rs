@@ -1,0 +1,240 @@
+//! Three accounts in three regions: `usa`, `europe` and `asia`, each a process, 80 ms apart.
+
+use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use orrery_processor::{InstanceName, LeaseTiming, Poll};
+use orrery_publishing::database::PageRequest;
+use orrery_publishing::entity::{Draft, Notification};
+use orrery_publishing::fanout::{Fanout, FanoutSettings, RunningFanout};
+use orrery_publishing::topology::{AccountEntry, AccountKey, AccountTable};
+use orrery_publishing::{AccountSettings, ContentPublishDatabase};
+use serde_json::Value;
+
+pub const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+pub const REGIONS: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
+const TAGS: [&str; 3] = ["usa", "europe", "asia"];
+const LATENCY_MS: u64 = 80;
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A server process with one account, which ends with the test.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    /// Of its regions, the one that takes writes first.
+    pub region_ports: Vec<u16>,
+    pub endpoint: String,
+}
+
+impl Server {
+    fn start(regions: &[&str], partitions: usize) -> Server {
+        let mut child = Command::new(orrery())
+            .args(["emulator", "--memory", "--port", "0", "--regions", &regions.join(",")])
+            .args(["--partitions", &partitions.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let account = &ready["accounts"][0];
+        let port = |endpoint: &Value| {
+            let text = endpoint.as_str().unwrap().trim_end_matches('/');
+            text.rsplit(':').next().unwrap().parse().unwrap()
+        };
+        let regions = account["regions"].as_array().unwrap();
+        Server {
+            child,
+            port: port(&account["endpoint"]),
+            region_ports: regions.iter().map(|region| port(&region["endpoint"])).collect(),
+            endpoint: account["endpoint"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Stops the process without ending it: it takes connections and answers nothing.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([&format!("-{name}"), &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The server's binary: given, built beside this test, or built now.
+fn orrery() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        if let Some(given) = std::env::var_os("ORRERY_BIN") {
+            return given.into();
+        }
+        let deps = std::env::current_exe().unwrap();
+        let beside = deps.parent().unwrap().parent().unwrap().join("orrery");
+        if !beside.exists() {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let built = Command::new(cargo)
+                .args(["build", "--quiet", "--package", "orrerydb"])
+                .status()
+                .unwrap();
+            assert!(built.success());
+        }
+        beside
+    })
+}
+
+pub struct World {
+    pub servers: Vec<Server>,
+    table: AccountTable,
+}
+
+impl World {
+    /// Three accounts with their containers, seen by every region.
+    pub async fn new() -> World {
+        World::with(1, LATENCY_MS).await
+    }
+
+    pub async fn with(partitions: usize, latency_ms: u64) -> World {
+        // The order of each account's regions, as in the table of three regions: nearest first.
+        let regions = [[0, 1, 2], [1, 0, 2], [2, 1, 0]].map(|order| order.map(|index| REGIONS[index]));
+        let servers: Vec<Server> = regions
+            .iter()
+            .map(|regions| Server::start(regions, partitions))
+            .collect();
+        servers.iter().for_each(|server| server.slow_links(latency_ms));
+        let entries = servers
+            .iter()
+            .zip(regions)
+            .zip(TAGS)
+            .map(|((server, regions), tag)| AccountEntry {
+                name: format!("contentpubdatabase-{tag}"),
+                tag: tag.to_owned(),
+                endpoint: server.endpoint.clone(),
+                key: AccountKey(KEY.to_owned()),
+                write_region: regions[0].to_owned(),
+                read_regions: regions[1..].iter().map(|region| (*region).to_owned()).collect(),
+            });
+        let table = AccountTable::new(entries.collect()).unwrap();
+        let world = World { servers, table };
+        let [usa, europe, asia] = world.databases();
+        for database in [&usa, &europe, &asia] {
+            database.prepare().await.unwrap();
+        }
+        for database in [&usa, &europe, &asia] {
+            until("every account is seen", async || {
+                let connected = database.accounts().iter().map(|account| account.connected());
+                futures::future::try_join_all(connected).await.is_ok()
+            })
+            .await;
+        }
+        world
+    }
+
+    /// The data access layers of the three regions.
+    pub fn databases(&self) -> [ContentPublishDatabase; 3] {
+        REGIONS.map(|region| self.database(region))
+    }
+
+    pub fn database(&self, region: &str) -> ContentPublishDatabase {
+        let settings = AccountSettings {
+            read_deadline: Duration::from_secs(4),
+            write_deadline: Duration::from_secs(5),
+            rest: Duration::from_secs(1),
+            ..AccountSettings::default()
+        };
+        ContentPublishDatabase::new(self.table.clone(), region, &settings).unwrap()
+    }
+
+    /// The fan-out of every region.
+    pub fn start_roles(&self) -> Vec<RunningFanout> {
+        self.databases()
+            .into_iter()
+            .map(|database| Fanout::new(&database, fast()).start())
+            .collect()
+    }
+}
+
+/// Leases that are judged in seconds, and no pause longer than a test has patience for.
+pub fn fast() -> FanoutSettings {
+    FanoutSettings {
+        poll: Poll::every(Duration::from_millis(200)).with_long_poll(Duration::from_secs(2)),
+        lease_timing: LeaseTiming {
+            acquire: Duration::from_millis(500),
+            renew: Duration::from_millis(700),
+            expiry: Duration::from_millis(2500),
+            lock: Duration::from_secs(5),
+        },
+        ..FanoutSettings::new(InstanceName::new("test").unwrap())
+    }
+}
+
+/// Waits until something is so.
+pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+pub fn draft(category: &str, title: &str) -> Draft {
+    Draft {
+        category: category.to_owned(),
+        tags: vec!["news".to_owned()],
+        title: title.to_owned(),
+        body: format!("All about {title}."),
+    }
+}
+
+pub async fn feed(database: &ContentPublishDatabase, user: &str) -> Vec<Notification> {
+    let request = PageRequest {
+        size: 100,
+        ..PageRequest::default()
+    };
+    database.read_notification_feed(user, &request).await.unwrap().items
+}
+
+pub fn titles(items: &[Notification]) -> Vec<&str> {
+    items.iter().map(|item| item.title.as_str()).collect()
+}
+
+/// Waits until a user's feed has these titles, newest first.
+pub async fn until_titles(database: &ContentPublishDatabase, user: &str, expected: &[&str]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let items = feed(database, user).await;
+        if titles(&items) == expected {
+            return;
+        }
+        let shown = titles(&items);
+        assert!(
+            Instant::now() < deadline,
+            "{user} in {}: {shown:?} instead of {expected:?}",
+            database.region()
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
