@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 /// Size of every document's text.
 pub const DOCUMENT_BYTES: usize = 1024;
 /// Number of logical partitions.
-const N_KEYS: u64 = 1000;
+pub const N_KEYS: u64 = 1000;
+
+/// Different values of `rank`.
+pub const N_RANKS: u64 = 1_000_000;
 
 const WORDS: [&str; 8] = [
     "planet", "orbit", "gear", "lantern", "meridian", "brass", "comet", "index",
@@ -30,7 +33,7 @@ pub fn document(number: u64, revision: u64) -> String {
          \"tags\":[\"{}\",\"{}\",\"{}\"],\"score\":{}.5,\"text\":\"",
         id(number),
         partition_key(number),
-        random.below(1_000_000),
+        random.below(N_RANKS),
         random.below(2) == 0,
         random.word(),
         random.below(100),

@@ -11,6 +11,7 @@ mod report;
 mod requests;
 mod rows;
 mod sign;
+mod svg;
 mod tls;
 mod usage;
 
@@ -59,12 +60,18 @@ struct Flags {
     /// Length of the stall run [default: 20, or 600 with --full]
     #[arg(long, value_name = "SECONDS")]
     stall_seconds: Option<u64>,
+    /// Items in the containers that queries are measured on
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000])]
+    query_sizes: Vec<u64>,
     /// The sizes and lengths the targets are written for
     #[arg(long)]
     full: bool,
     /// Where data goes while it is measured [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Where charts go
+    #[arg(long, value_name = "DIR", default_value = "bench/plots")]
+    plots: PathBuf,
     /// Where results go
     #[arg(long, value_name = "FILE", default_value = "bench/results/latest.json")]
     results: PathBuf,
@@ -78,6 +85,8 @@ impl Flags {
             n_items: self.items.max(1),
             megabytes: self.megabytes.unwrap_or(if self.full { 1024 } else { 64 }).max(1),
             stall_length: Duration::from_secs(self.stall_seconds.unwrap_or(if self.full { 600 } else { 20 })),
+            query_sizes: self.query_sizes.clone(),
+            plots: self.plots.clone(),
             directory: self.dir.clone().unwrap_or_else(std::env::temp_dir),
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Empty;
 
-use crate::documents::{DOCUMENT_BYTES, document, id, partition_key};
+use crate::documents::{DOCUMENT_BYTES, N_KEYS, document, id, partition_key};
 use crate::load::http1::{Answer, Connection, Fill, Target};
 use crate::sign::{Key, date_now};
 
@@ -85,9 +85,14 @@ fn item_path(number: u64) -> String {
 
 /// Point reads of the first `n_items` documents in random order.
 pub fn reads(n_items: u64) -> Fill {
+    reads_among(n_items, n_items)
+}
+
+/// Point reads of `n_read` documents spread over the first `n_items`, in random order.
+pub fn reads_among(n_items: u64, n_read: u64) -> Fill {
     let signer = Signer::now();
-    let requests: Vec<Vec<u8>> = (0..n_items).map(|number| signer.read(number)).collect();
-    Arc::new(move |random, out| out.extend_from_slice(&requests[random.below(n_items) as usize]))
+    let requests: Vec<Vec<u8>> = (0..n_read).map(|nth| signer.read(nth * n_items / n_read)).collect();
+    Arc::new(move |random, out| out.extend_from_slice(&requests[random.below(n_read) as usize]))
 }
 
 pub fn reads_http2(n_items: u64) -> Arc<Vec<Request<Empty<Bytes>>>> {
@@ -100,6 +105,82 @@ pub fn creates(first: u64) -> Fill {
     let head = Signer::now().head("POST", &format!("{CONTAINER}/docs"));
     let next = AtomicU64::new(first);
     Arc::new(move |_, out| write_document(&head, next.fetch_add(1, Ordering::Relaxed), 0, out))
+}
+
+/// Documents created by one batch.
+const BATCH_DOCUMENTS: u64 = 50;
+
+/// Batches that create the first `n_items` documents, and how many there are: the quick way to fill a container.
+pub fn batches(n_items: u64) -> (Fill, u64) {
+    let head = Signer::now().head("POST", &format!("{CONTAINER}/docs"))
+        + "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\n";
+    let next = AtomicU64::new(0);
+    let fill: Fill = Arc::new(move |_, out| {
+        let batch = next.fetch_add(1, Ordering::Relaxed);
+        let (key, first) = (batch % N_KEYS, batch / N_KEYS * BATCH_DOCUMENTS);
+        let numbers = (first..first + BATCH_DOCUMENTS).map(|nth| key + nth * N_KEYS);
+        let creates: Vec<String> = numbers
+            .filter(|number| *number < n_items)
+            .map(|number| {
+                format!(
+                    "{{\"operationType\":\"Create\",\"resourceBody\":{}}}",
+                    document(number, 0)
+                )
+            })
+            .collect();
+        let body = format!("[{}]", creates.join(","));
+        let headers = format!(
+            "{KEY_HEADER}: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            key_header(key),
+            body.len()
+        );
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(headers.as_bytes());
+        out.extend_from_slice(body.as_bytes());
+    });
+    (fill, n_items.div_ceil(N_KEYS * BATCH_DOCUMENTS) * N_KEYS.min(n_items))
+}
+
+/// Queries for one of the first `n_items` documents by its id, which the index finds.
+pub fn equality_queries(n_items: u64) -> Fill {
+    let head = query_head(&Signer::now());
+    Arc::new(move |random, out| {
+        let number = random.below(n_items);
+        let sql = "SELECT * FROM c WHERE c.id = @id";
+        let more = format!("{KEY_HEADER}: {}\r\n", key_header(number));
+        write_query(&head, &more, sql, &[("@id", id(number).into())], out);
+    })
+}
+
+/// Queries for twenty documents in the order of a number: the first ones, or those from a random place on.
+pub fn ordered_queries(from_anywhere: bool) -> Fill {
+    let head = query_head(&Signer::now());
+    Arc::new(move |random, out| {
+        if from_anywhere {
+            let sql = "SELECT * FROM c WHERE c.rank >= @from ORDER BY c.rank OFFSET 0 LIMIT 20";
+            let from = random.below(crate::documents::N_RANKS * 9 / 10);
+            write_query(&head, "", sql, &[("@from", from.into())], out);
+        } else {
+            write_query(&head, "", "SELECT * FROM c ORDER BY c.rank OFFSET 0 LIMIT 20", &[], out);
+        }
+    })
+}
+
+fn query_head(signer: &Signer) -> String {
+    signer.head("POST", &format!("{CONTAINER}/docs"))
+        + "x-ms-documentdb-isquery: True\r\nx-ms-documentdb-query-enablecrosspartition: True\r\n\
+           content-type: application/query+json\r\n"
+}
+
+fn write_query(head: &str, more: &str, sql: &str, parameters: &[(&str, serde_json::Value)], out: &mut Vec<u8>) {
+    let parameters: Vec<_> = parameters
+        .iter()
+        .map(|(name, value)| serde_json::json!({ "name": name, "value": value }))
+        .collect();
+    let body = serde_json::json!({ "query": sql, "parameters": parameters }).to_string();
+    let rest = format!("{more}content-length: {}\r\n\r\n{body}", body.len());
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(rest.as_bytes());
 }
 
 /// Upserts of the first `n_items` documents in random order.
@@ -134,24 +215,25 @@ pub fn container_creates() -> Fill {
     let next = AtomicU64::new(0);
     Arc::new(move |_, out| {
         let name = format!("c{:04}", next.fetch_add(1, Ordering::Relaxed));
-        out.extend(signer.whole("POST", "/dbs/bench/colls", &container_body(&name)));
+        out.extend(signer.whole("POST", "/dbs/bench/colls", &container_body(&name, "/pk")));
     })
 }
 
-fn container_body(name: &str) -> String {
-    format!("{{\"id\":\"{name}\",\"partitionKey\":{{\"paths\":[\"/pk\"],\"kind\":\"Hash\",\"version\":2}}}}")
+fn container_body(name: &str, key: &str) -> String {
+    format!("{{\"id\":\"{name}\",\"partitionKey\":{{\"paths\":[\"{key}\"],\"kind\":\"Hash\",\"version\":2}}}}")
 }
 
 /// Makes the database and the container that items go to.
 pub async fn make_container(port: u16) -> Result<()> {
     let signer = Signer::now();
     call(port, 201, &signer.whole("POST", "/dbs", "{\"id\":\"bench\"}")).await?;
-    call(
-        port,
-        201,
-        &signer.whole("POST", "/dbs/bench/colls", &container_body("items")),
-    )
-    .await?;
+    make_container_named(port, "items", "/pk").await
+}
+
+/// Makes one more container, partitioned by `key`.
+pub async fn make_container_named(port: u16, name: &str, key: &str) -> Result<()> {
+    let request = Signer::now().whole("POST", "/dbs/bench/colls", &container_body(name, key));
+    call(port, 201, &request).await?;
     Ok(())
 }
 
@@ -170,14 +252,9 @@ pub async fn create_once(port: u16, number: u64) -> Result<Answer> {
 
 /// The answer to a query over all items.
 pub async fn query_once(port: u16, sql: &str) -> Result<Answer> {
-    let head = Signer::now().head("POST", &format!("{CONTAINER}/docs"));
-    let body = serde_json::json!({ "query": sql }).to_string();
-    let request = format!(
-        "{head}x-ms-documentdb-isquery: True\r\nx-ms-documentdb-query-enablecrosspartition: True\r\n\
-         content-type: application/query+json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    call(port, 200, request.as_bytes()).await
+    let mut request = Vec::new();
+    write_query(&query_head(&Signer::now()), "", sql, &[], &mut request);
+    call(port, 200, &request).await
 }
 
 async fn call(port: u16, expected: u16, request: &[u8]) -> Result<Answer> {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
 /// The public key of emulators.
-const DEVELOPMENT_KEY: &str =
+pub const DEVELOPMENT_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 /// The account's key, prepared.

@@ -1,8 +1,9 @@
 //! The unavoidable part of a durable create: everything waiting is appended to a log and synced once, then the entries a
 //! document has in the view go into the same kind of tree that the server uses, then everyone is answered.
 //!
-//! Sizes of records and entries are those of `docs/formats/`: a transaction with one put in the log; an item, an id, a
-//! change and the partition's state in the view; the log's position and the applied group once per group.
+//! Sizes and number of records and entries are those of `docs/formats/`: a transaction with one put in the log; an item, an
+//! id, a change, a term per indexed value and a posting in the view; the partition's state, the log's position and the
+//! applied group once per group. What the entries mean it does not know.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -16,8 +17,10 @@ use lsm_tree::config::CompressionPolicy;
 use lsm_tree::{AbstractTree as _, AnyTree, CompressionType, Guard as _, SequenceNumberCounter};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::documents::N_KEYS;
+
 /// The server's settings.
-const WRITE_BUFFER_BYTES: u64 = 16 << 20;
+const WRITE_BUFFER_BYTES: u64 = 8 << 20;
 const SEALED_MAX: usize = 3;
 /// Requests that may wait.
 const INBOX: usize = 1024;
@@ -30,6 +33,26 @@ const SYSTEM_PROPERTY_BYTES: usize = 150;
 const ITEM_HEADER_BYTES: usize = 52;
 const STATE_BYTES: usize = 64;
 const LOG_META_BYTES: usize = 41;
+
+/// Index entries of a document: bytes of the value's code, and how many different values there are. In the order of
+/// properties: id, pk, revision, rank, active, owner, owner.name, owner.age, tags, two or three tags, score, text, _ts.
+const TERMS: [(usize, u64); 15] = [
+    (12, u64::MAX),
+    (6, N_KEYS),
+    (9, 1),
+    (9, 1_000_000),
+    (1, 2),
+    (1, 1),
+    (8, 8),
+    (9, 100),
+    (1, 1),
+    (8, 8),
+    (8, 8),
+    (8, 8),
+    (9, 1_000),
+    (131, u64::MAX),
+    (9, 1),
+];
 
 struct Put {
     body: Bytes,
@@ -169,8 +192,8 @@ impl Committer {
         for put in group {
             self.n_documents += 1;
             let number = self.n_documents;
-            // Hashes spread documents over the key space, as they do in the server.
-            let hash = u128::from(number)
+            // Hashes spread the logical partitions over the key space, as they do in the server.
+            let hash = u128::from(number % N_KEYS)
                 .wrapping_mul(0x9E37_79B9_7F4A_7C15_D1B5_4A32_D192_ED03)
                 .to_be_bytes();
             let mut item = BytesMut::with_capacity(ITEM_HEADER_BYTES + put.body.len() + SYSTEM_PROPERTY_BYTES);
@@ -178,25 +201,40 @@ impl Committer {
             item.put_slice(&put.body);
             item.put_bytes(b'x', SYSTEM_PROPERTY_BYTES);
             let place = number.to_be_bytes();
+            let epk = Bytes::copy_from_slice(&hash);
             self.insert(key(0x10, &[&hash, &place]), item.freeze(), sequence);
             self.insert(
                 key(0x11, &[&hash, b"d000000000"]),
                 Bytes::copy_from_slice(&place),
                 sequence,
             );
-            self.insert(
-                key(0x12, &[&place, &[0; 2], &place]),
-                Bytes::copy_from_slice(&hash),
-                sequence,
-            );
-            self.insert(key(0x01, &[]), Bytes::from_static(&[0; STATE_BYTES]), sequence);
+            self.insert(key(0x12, &[&place, &[0; 2], &place]), epk.clone(), sequence);
+            self.insert_terms(number, &hash, sequence);
+            self.insert(key(0x22, &[&[5; 8], &place]), epk, sequence);
         }
+        self.insert(key(0x01, &[]), Bytes::from_static(&[0; STATE_BYTES]), sequence);
         self.insert(
             Bytes::from_static(&[1; 9]),
             Bytes::from_static(&[0; LOG_META_BYTES]),
             sequence,
         );
         self.insert(Bytes::from_static(&[0]), Bytes::from_static(&[0; 9]), sequence);
+    }
+
+    fn insert_terms(&self, number: u64, epk: &[u8], sequence: u64) {
+        for (path, (code_bytes, n_values)) in TERMS.into_iter().enumerate() {
+            let path_hash = (path as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let value = (number ^ path_hash).wrapping_mul(0xD1B5_4A32_D192_ED03) % n_values;
+            let mut code = [0; 131];
+            code[..8].copy_from_slice(&value.to_be_bytes());
+            let parts: [&[u8]; 4] = [
+                &path_hash.to_be_bytes(),
+                &code[..code_bytes],
+                epk,
+                &number.to_be_bytes(),
+            ];
+            self.insert(key(0x20, &parts), Bytes::new(), sequence);
+        }
     }
 
     fn insert(&self, key: Bytes, value: Bytes, sequence: u64) {
@@ -236,7 +274,7 @@ fn merge_tables(tree: &AnyTree, sequence: &SequenceNumberCounter, merges: &Recei
 
 /// A key of the one log: prefix of the view, kind, then `parts`.
 fn key(kind: u8, parts: &[&[u8]]) -> Bytes {
-    let mut key = BytesMut::with_capacity(48);
+    let mut key = BytesMut::with_capacity(10 + parts.iter().map(|part| part.len()).sum::<usize>());
     key.put_u8(2);
     key.put_u64(1);
     key.put_u8(kind);

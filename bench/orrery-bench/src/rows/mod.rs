@@ -6,6 +6,8 @@ mod create;
 mod feed;
 mod growth;
 mod idle;
+mod processor;
+mod query;
 mod read;
 mod scan;
 mod stall;
@@ -23,19 +25,23 @@ use crate::load::http1::{Answer, Target, workers};
 use crate::load::{IN_FLIGHT, Until, drive};
 use crate::process::Server;
 use crate::report::Row;
-use crate::requests::{creates, make_container};
+use crate::requests::{batches, creates, make_container};
 
 const MEGABYTE: f64 = 1024.0 * 1024.0;
+/// Batches of documents sent at once to fill a container.
+const BATCHES_IN_FLIGHT: usize = 8;
 
 /// A group of rows that share their servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Group {
     Read,
+    Query,
     Scan,
     ReadTls,
     ReadHttp2,
     Create,
     Feed,
+    Processor,
     Start,
     Idle,
     Containers,
@@ -56,8 +62,12 @@ pub struct Settings {
     /// Of the data set for start and churn.
     pub megabytes: u64,
     pub stall_length: Duration,
+    /// Items in the containers that queries are measured on, ascending.
+    pub query_sizes: Vec<u64>,
     /// Where data goes.
     pub directory: PathBuf,
+    /// Where charts go.
+    pub plots: PathBuf,
 }
 
 impl Settings {
@@ -74,12 +84,14 @@ impl Settings {
 /// Rows and, for some groups, a plot.
 pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, String)> {
     Ok(match group {
+        Group::Query => query::rows(settings).await?,
         Group::Scan => (scan::rows(settings).await?, String::new()),
         Group::Read => (read::plain(settings).await?, String::new()),
         Group::ReadTls => (read::other(settings, Protocol::Tls).await?, String::new()),
         Group::ReadHttp2 => (read::other(settings, Protocol::Http2).await?, String::new()),
         Group::Create => (create::rows(settings).await?, String::new()),
         Group::Feed => (feed::rows(settings).await?, String::new()),
+        Group::Processor => (processor::rows(settings).await?, String::new()),
         Group::Start => (start::rows(settings).await?, String::new()),
         Group::Idle => (idle::rows(settings).await?, String::new()),
         Group::Containers => (containers::rows(settings).await?, String::new()),
@@ -101,6 +113,14 @@ async fn filled(directory: &Path, n_items: u64) -> Result<Server> {
 async fn fill(server: &Server, first: u64, n: u64) -> Result<()> {
     let mut workers = workers(&Target::plain(server.port), IN_FLIGHT, &creates(first), 201).await?;
     drive(&mut workers, Until::Requests(n)).await?;
+    Ok(())
+}
+
+/// Creates the first `n_items` documents in batches.
+async fn fill_quickly(server: &Server, n_items: u64) -> Result<()> {
+    let (fill, n_batches) = batches(n_items);
+    let mut workers = workers(&Target::plain(server.port), BATCHES_IN_FLIGHT, &fill, 200).await?;
+    drive(&mut workers, Until::Requests(n_batches)).await?;
     Ok(())
 }
 
