@@ -51,10 +51,6 @@ pub enum Commitment {
 
 /// A message to the writer.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every job is a command, and a box would cost each an allocation"
-)]
 pub enum Job {
     Command {
         command: Command,

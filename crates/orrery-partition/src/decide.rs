@@ -102,7 +102,7 @@ fn decide_batch(view: &dyn View, steps: &[Step], context: &Context<'_>) -> Resul
         match decide_step(&overlay, step, context, decision.operations.len()) {
             Ok((operations, outcome, charge)) => {
                 let first_index = decision.operations.len();
-                let writes = project::operations(
+                let writes = project::visible(
                     context.definition,
                     &overlay,
                     &operations,

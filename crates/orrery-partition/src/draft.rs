@@ -1,6 +1,8 @@
-//! An item on its way in: checked, stripped of the client's system properties, and ready to receive ours.
+//! An item on its way in: checked, stripped of the client's system properties, and ready to receive ours. A clone shares
+//! what was parsed.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_model::json::{self, Object, Parsed, Value};
@@ -19,9 +21,9 @@ pub struct ItemDraft {
     pub key: PartitionKey,
     pub ttl: Option<i32>,
     /// The item as a tree, without system properties.
-    pub value: Value,
+    pub value: Arc<Value>,
     /// Canonical text of `value` without its closing brace.
-    open_text: Vec<u8>,
+    open_text: Bytes,
 }
 
 impl ItemDraft {
@@ -40,18 +42,21 @@ impl ItemDraft {
         let id = read_id(&object)?;
         let ttl = read_ttl(&object)?;
         let value = Value::Object(object);
-        let mut open_text = if untouched { text.to_vec() } else { printed(&value) };
-        if open_text.len() > limits::ITEM_BYTES_MAX {
+        let whole_text = match untouched {
+            true => text.clone(),
+            false => Bytes::from(printed(&value)),
+        };
+        if whole_text.len() > limits::ITEM_BYTES_MAX {
             return Err(Error::new(Status::TOO_LARGE, "Request size is too large"));
         }
-        open_text.pop();
+        let open_text = whole_text.slice(..whole_text.len() - 1);
         let key = definition.partition_key().extract(&value)?;
         check_key_size(&key)?;
         Ok(ItemDraft {
             id,
             key,
             ttl,
-            value,
+            value: Arc::new(value),
             open_text,
         })
     }
@@ -70,7 +75,7 @@ impl ItemDraft {
 
     /// The stored text: the item followed by its system properties.
     pub fn finish(&self, identity: &Identity, number: u64, etag: Etag, at: Timestamp) -> Bytes {
-        let rid = ResourceId::child_of_container(&identity.container, ChildKind::Item, number);
+        let rid = ResourceId::child_of_container(&identity.container, ChildKind::Item, number).to_string();
         let etag = etag.to_string();
         let mut text = Vec::with_capacity(self.open_text.len() + 200);
         text.extend_from_slice(&self.open_text);

@@ -46,6 +46,19 @@ pub fn project(
     self::operations(definition, before, operations, *lsn, *at, 0)
 }
 
+/// What a later operation of the same transaction can see of earlier ones: [`operations`] without the index, which nothing
+/// is decided on.
+pub fn visible(
+    definition: &ContainerDefinition,
+    before: &dyn View,
+    operations: &[Operation],
+    lsn: Lsn,
+    at: Timestamp,
+    first_index: usize,
+) -> Result<Vec<ViewWrite>> {
+    Projection::new(definition, before, lsn, at, false)?.run(operations, first_index)
+}
+
 /// The changes of operations that stand from `first_index` on in the transaction `lsn`.
 pub fn operations(
     definition: &ContainerDefinition,
@@ -55,26 +68,7 @@ pub fn operations(
     at: Timestamp,
     first_index: usize,
 ) -> Result<Vec<ViewWrite>> {
-    let state = PartitionState::load(before)?;
-    let mut projection = Projection {
-        definition,
-        form: EpkForm::of(definition.partition_key()),
-        view: Overlay::new(before),
-        state,
-        lsn,
-        at,
-    };
-    for (offset, operation) in operations.iter().enumerate() {
-        projection.operation(operation, (first_index + offset) as u16)?;
-    }
-    let Projection {
-        mut view, mut state, ..
-    } = projection;
-    if let Some(state) = &mut state {
-        state.head_at = state.head_at.max(at);
-    }
-    view.apply(state.map(|state| (keys::state(), Some(state.encode()))));
-    Ok(view.into_writes())
+    Projection::new(definition, before, lsn, at, true)?.run(operations, first_index)
 }
 
 /// The least version of session tokens in an epoch. Epochs start at ever higher multiples of 2^32, so a restored view,
@@ -97,9 +91,41 @@ struct Projection<'a> {
     state: Option<PartitionState>,
     lsn: Lsn,
     at: Timestamp,
+    with_index: bool,
 }
 
-impl Projection<'_> {
+impl<'a> Projection<'a> {
+    fn new(
+        definition: &'a ContainerDefinition,
+        before: &'a dyn View,
+        lsn: Lsn,
+        at: Timestamp,
+        with_index: bool,
+    ) -> Result<Projection<'a>> {
+        Ok(Projection {
+            definition,
+            form: EpkForm::of(definition.partition_key()),
+            view: Overlay::new(before),
+            state: PartitionState::load(before)?,
+            lsn,
+            at,
+            with_index,
+        })
+    }
+
+    /// The changes of operations that stand from `first_index` on in the transaction.
+    fn run(mut self, operations: &[Operation], first_index: usize) -> Result<Vec<ViewWrite>> {
+        for (offset, operation) in operations.iter().enumerate() {
+            self.operation(operation, (first_index + offset) as u16)?;
+        }
+        if let Some(state) = &mut self.state {
+            state.head_at = state.head_at.max(self.at);
+        }
+        self.view
+            .apply(self.state.map(|state| (keys::state(), Some(state.encode()))));
+        Ok(self.view.into_writes())
+    }
+
     fn operation(&mut self, operation: &Operation, index: u16) -> Result<()> {
         match operation {
             Operation::Put(put) => self.put(put, index),
@@ -148,12 +174,17 @@ impl Projection<'_> {
     fn open(&mut self, opened: &Opened) -> Result<()> {
         let policy = index::fingerprint(&parse_definition(&opened.definition)?);
         let fresh = || PartitionState::new(opened.partition, opened.range.clone());
+        let lsn = self.lsn;
         let state = self.state.get_or_insert_with(fresh);
         state.partition = opened.partition;
         state.range = opened.range.clone();
         state.session_version = opened.session_version;
         state.definition_version = opened.definition_version;
         state.children = Vec::new();
+        if opened.parents.len() > 1 {
+            // LSNs of different parents say nothing about which change came first.
+            state.ordered_after = lsn;
+        }
         state.follow_index_policy(policy);
         self.view.apply([(keys::definition(), Some(opened.definition.clone()))]);
         Ok(())
@@ -172,7 +203,7 @@ impl Projection<'_> {
     /// Brings the index from one version of an item to the next.
     fn index(&mut self, epk: &Epk, number: u64, before: Option<&Bytes>, after: Option<&Bytes>) -> Result<()> {
         let key = keys::item(self.form, epk, number);
-        if self.state()?.index.covers(&key) {
+        if self.with_index && self.state()?.index.covers(&key) {
             let rules = self.definition.index_rules();
             let (before, after) = (before.map(Bytes::as_ref), after.map(Bytes::as_ref));
             let writes = index::changes(rules, &self.view, self.form, (epk, number), before, after)?;
@@ -183,7 +214,10 @@ impl Projection<'_> {
 
     fn put(&mut self, put: &PutItem, index: u16) -> Result<()> {
         let item = StoredItem::at(put, self.lsn, self.at, usize::from(index));
-        let before = self.forget(&put.epk, put.number)?;
+        let before = match self.state()?.has_numbered(put.number) {
+            true => self.forget(&put.epk, put.number)?,
+            false => None,
+        };
         let (form, pointer) = (self.form, keys::pointer(self.form, &put.epk));
         let encoded = item.encode();
         let size_bytes = encoded.len() as u64;

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{ContainerDefinition, EpkRange, PartitionId};
+use orrery_model::{ContainerDefinition, EpkRange, Lsn, PartitionId, Timestamp};
 
 use crate::history;
 use crate::index::{self, IndexProgress};
@@ -34,6 +34,8 @@ pub fn child_state(child: PartitionId, range: EpkRange, parents: &[PartitionStat
     let greatest = |pick: fn(&PartitionState) -> u64| parents.iter().map(pick).max().unwrap_or(0);
     state.next_counter = greatest(|parent| parent.next_counter).max(1);
     state.definition_version = greatest(|parent| parent.definition_version);
+    state.head_at = Timestamp(greatest(|parent| parent.head_at.0));
+    state.ordered_after = Lsn(greatest(|parent| parent.ordered_after.0));
     (state.index_policy, state.index) = child_index(parents);
     state.session_version = greatest(|parent| parent.session_version) + u64::from(parents.len() > 1);
     state

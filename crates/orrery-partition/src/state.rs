@@ -1,7 +1,7 @@
 //! What a partition remembers besides its items: who it is, where numbering stands, how much it holds.
 
 use bytes::Bytes;
-use orrery_model::{Epk, EpkRange, PartitionId, Timestamp};
+use orrery_model::{Epk, EpkRange, Lsn, PartitionId, Timestamp};
 
 use crate::index::IndexProgress;
 use crate::keys;
@@ -22,6 +22,8 @@ pub struct PartitionState {
     pub size_bytes: u64,
     /// When the last transaction happened. Time never runs backwards in a log.
     pub head_at: Timestamp,
+    /// Changes after this LSN are in the order of time; those up to it may come from several partitions that were merged.
+    pub ordered_after: Lsn,
     /// Where the partition went on after a split or merge; empty while it lives.
     pub children: Vec<PartitionId>,
     pub index: IndexProgress,
@@ -40,6 +42,7 @@ impl PartitionState {
             n_items: 0,
             size_bytes: 0,
             head_at: Timestamp(0),
+            ordered_after: Lsn::ZERO,
             children: Vec::new(),
             index: IndexProgress::Ready,
             index_policy: 0,
@@ -62,6 +65,11 @@ impl PartitionState {
         self.next_counter << 16 | u64::from(self.partition.0 & 0xFFFF)
     }
 
+    /// Whether an item of this number may exist: counters only rise, so none at or above the next one does.
+    pub(crate) fn has_numbered(&self, number: u64) -> bool {
+        number >> 16 < self.next_counter
+    }
+
     /// The state a view holds; `None` before the partition was opened.
     pub fn load(view: &dyn View) -> Result<Option<PartitionState>> {
         view.get(&keys::state())?
@@ -79,6 +87,7 @@ impl PartitionState {
             self.n_items,
             self.size_bytes,
             self.head_at.0,
+            self.ordered_after.0,
         ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -100,17 +109,24 @@ impl PartitionState {
 }
 
 /// Version of the layout written. A reader refuses what it does not know.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
+/// The layout before, without `ordered_after`, and the one without an index.
+const FORMAT_UNORDERED: u8 = 3;
+const FORMAT_UNINDEXED: u8 = 2;
+/// What stands for `ordered_after` where it is not known: nothing is in order.
+const NOWHERE: Lsn = Lsn(u64::MAX);
 
 fn decode(bytes: &[u8]) -> Option<PartitionState> {
     let (&format, rest) = bytes.split_first()?;
     let (partition, mut rest) = rest.split_first_chunk::<4>()?;
     let mut numbers = [0; 6];
     for number in &mut numbers {
-        let (bytes, after) = rest.split_first_chunk::<8>()?;
-        *number = u64::from_le_bytes(*bytes);
-        rest = after;
+        *number = take_number(&mut rest)?;
     }
+    let ordered_after = match format {
+        FORMAT => Lsn(take_number(&mut rest)?),
+        _ => NOWHERE,
+    };
     let mut bounds = [Epk::min(), Epk::min()];
     for bound in &mut bounds {
         let (length, after) = rest.split_first_chunk::<2>()?;
@@ -120,11 +136,11 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
     }
     let (index_policy, index, rest) = match format {
         // Written before there was an index: everything is to be indexed.
-        2 => (0, IndexProgress::Clearing, rest),
-        FORMAT => {
-            let (policy, rest) = rest.split_first_chunk::<8>()?;
+        FORMAT_UNINDEXED => (0, IndexProgress::Clearing, rest),
+        FORMAT_UNORDERED | FORMAT => {
+            let policy = take_number(&mut rest)?;
             let (index, rest) = IndexProgress::decode(rest)?;
-            (u64::from_le_bytes(*policy), index, rest)
+            (policy, index, rest)
         }
         _ => return None,
     };
@@ -149,6 +165,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         n_items,
         size_bytes,
         head_at: Timestamp(head_at),
+        ordered_after,
         children: children
             .iter()
             .map(|child| PartitionId(u32::from_le_bytes(*child)))
@@ -156,4 +173,41 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         index,
         index_policy,
     })
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk::<8>()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> PartitionState {
+        PartitionState {
+            ordered_after: Lsn(7),
+            children: vec![PartitionId(3)],
+            ..PartitionState::new(PartitionId(1), EpkRange::new(Epk::min(), Epk::min()))
+        }
+    }
+
+    #[test]
+    fn a_state_reads_as_it_was_written() {
+        assert_eq!(PartitionState::decode(&state().encode()), Ok(state()));
+    }
+
+    #[test]
+    fn a_state_of_the_layout_before_has_no_changes_in_the_order_of_time() {
+        let mut bytes = state().encode().to_vec();
+        bytes[0] = FORMAT_UNORDERED;
+        // Format, partition and six numbers stand before the one that was added.
+        bytes.drain(1 + 4 + 6 * 8..1 + 4 + 7 * 8);
+        let expected = PartitionState {
+            ordered_after: NOWHERE,
+            ..state()
+        };
+        assert_eq!(PartitionState::decode(&bytes), Ok(expected));
+    }
 }

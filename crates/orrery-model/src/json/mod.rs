@@ -12,7 +12,7 @@ mod project;
 pub use number::Number;
 pub use parse::{JsonError, Parsed, parse, parse_value};
 pub use print::{print, print_string, print_with};
-pub use project::{PathPart, Wanted};
+pub use project::{Met, PathPart, Walk, Wanted, walk};
 
 /// Any JSON value.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,8 @@
 //! The strict parser. It also notices whether the text it read was already canonical, so that a writer can copy the
 //! bytes instead of printing the tree again.
 
+use memchr::memchr2;
+
 use super::{Number, Object, Value};
 
 /// Where and why a text is not JSON.
@@ -170,22 +172,31 @@ impl Parser<'_> {
         let mut text = String::new();
         let mut copied = start;
         loop {
-            match self.peek() {
-                Some(b'"') => {
-                    text.push_str(&self.text[copied..self.at]);
-                    self.at += 1;
-                    return Ok(text);
-                }
-                Some(b'\\') => {
-                    text.push_str(&self.text[copied..self.at]);
-                    self.at += 1;
-                    self.escape(&mut text)?;
-                    copied = self.at;
-                }
-                Some(0..0x20) => return Err(self.error("a control character must be escaped")),
-                Some(_) => self.at += 1,
-                None => return Err(self.error("unexpected end")),
+            self.pass_plain()?;
+            text.push_str(&self.text[copied..self.at]);
+            self.at += 1;
+            if self.bytes[self.at - 1] == b'"' {
+                return Ok(text);
             }
+            self.escape(&mut text)?;
+            copied = self.at;
+        }
+    }
+
+    /// Goes to the next quote or escape of a string.
+    fn pass_plain(&mut self) -> Result<(), JsonError> {
+        let rest = &self.bytes[self.at..];
+        let length = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        // Looks at every byte, so that it can look at many at once; where it is, is only asked when there is one.
+        let has_control = rest[..length].iter().fold(false, |found, byte| found | (*byte < 0x20));
+        if has_control {
+            self.at += rest.iter().position(|byte| *byte < 0x20).unwrap_or(0);
+            return Err(self.error("a control character must be escaped"));
+        }
+        self.at += length;
+        match length == rest.len() {
+            true => Err(self.error("unexpected end")),
+            false => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use memchr::{memchr2, memchr3};
 
+use super::parse::DEPTH_MAX;
 use super::{JsonError, Number, Object, Value, parse_value};
 
 /// Which parts of a value are wanted.
@@ -74,6 +75,51 @@ impl Wanted {
             None => parse_value(text),
         }
     }
+}
+
+/// A value met on a walk: a whole one, or that there is an array or an object, whose parts come next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Met<'t> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(&'t str),
+    Array,
+    Object,
+}
+
+impl<'t> From<&'t Value> for Met<'t> {
+    fn from(value: &'t Value) -> Met<'t> {
+        match value {
+            Value::Null => Met::Null,
+            Value::Bool(bool) => Met::Bool(*bool),
+            Value::Number(number) => Met::Number(*number),
+            Value::String(text) => Met::String(text),
+            Value::Array(_) => Met::Array,
+            Value::Object(_) => Met::Object,
+        }
+    }
+}
+
+/// Someone who is shown the values of a text one after the other, without a tree being made of them.
+pub trait Walk {
+    /// What is known about the place of a value.
+    type Place: Copy;
+
+    /// The place of a member; `None` when nothing there is of interest.
+    fn member(&mut self, parent: Self::Place, name: &str) -> Option<Self::Place>;
+
+    /// The place of an array's elements.
+    fn element(&mut self, parent: Self::Place) -> Option<Self::Place>;
+
+    fn value(&mut self, place: Self::Place, value: Met<'_>);
+}
+
+/// Shows the parts of a text that begins at `place`, which is itself not shown. False when the text is not in the canonical
+/// form: what has been shown is then worth nothing.
+pub fn walk<W: Walk>(text: &[u8], walk: &mut W, place: W::Place) -> bool {
+    let mut scanner = Scanner { text, at: 0 };
+    scanner.walk_parts(walk, place, 0).is_some() && scanner.at == text.len()
 }
 
 /// Walks over a text. `None` means that the text is not what it should be.
@@ -155,6 +201,65 @@ impl<'t> Scanner<'t> {
                 b']' => {
                     self.at += 1;
                     return Some(values);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn walk_value<W: Walk>(&mut self, walk: &mut W, place: Option<W::Place>, depth: usize) -> Option<()> {
+        let Some(place) = place else { return self.skip() };
+        match self.peek()? {
+            b'{' => walk.value(place, Met::Object),
+            b'[' => walk.value(place, Met::Array),
+            b'"' => {
+                let start = self.at;
+                let escaped = self.skip_string()?;
+                let text = &self.text[start..self.at];
+                match escaped {
+                    false => walk.value(place, Met::String(str::from_utf8(&text[1..text.len() - 1]).ok()?)),
+                    true => walk.value(place, Met::from(&parse_value(text).ok()?)),
+                }
+                return Some(());
+            }
+            _ => {
+                walk.value(place, Met::from(&self.leaf()?));
+                return Some(());
+            }
+        }
+        self.walk_parts(walk, place, depth)
+    }
+
+    fn walk_parts<W: Walk>(&mut self, walk: &mut W, place: W::Place, depth: usize) -> Option<()> {
+        let (is_object, end) = match self.peek()? {
+            b'{' => (true, b'}'),
+            b'[' => (false, b']'),
+            _ => return self.skip(),
+        };
+        if depth == DEPTH_MAX {
+            return None;
+        }
+        self.at += 1;
+        if self.peek()? == end {
+            self.at += 1;
+            return Some(());
+        }
+        let element = if is_object { None } else { walk.element(place) };
+        loop {
+            let part = match is_object {
+                false => element,
+                true => {
+                    let name = self.name()?;
+                    self.expect(b':')?;
+                    walk.member(place, name.as_str()?)
+                }
+            };
+            self.walk_value(walk, part, depth + 1)?;
+            match self.peek()? {
+                b',' => self.at += 1,
+                byte if byte == end => {
+                    self.at += 1;
+                    return Some(());
                 }
                 _ => return None,
             }
@@ -246,6 +351,13 @@ enum Name<'t> {
 }
 
 impl Name<'_> {
+    fn as_str(&self) -> Option<&str> {
+        match self {
+            Name::Plain(bytes) => str::from_utf8(bytes).ok(),
+            Name::Escaped(value) => value.as_str(),
+        }
+    }
+
     fn is(&self, name: &str) -> bool {
         match self {
             Name::Plain(bytes) => *bytes == name.as_bytes(),

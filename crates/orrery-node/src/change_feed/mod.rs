@@ -24,6 +24,7 @@ use crate::partition::Partition;
 mod filter;
 mod place;
 mod scan;
+mod seek;
 mod wait;
 
 use filter::Filter;

@@ -19,6 +19,7 @@ use orrery_partition::stored::StoredItem;
 
 use super::filter::Filter;
 use super::place::From;
+use super::seek::Changes;
 use crate::api::{Change, ChangeKind, ChangeVersion, FeedMode};
 use crate::catalogue::ContainerEntry;
 
@@ -95,6 +96,9 @@ impl Scan {
             FeedMode::AllVersions => self.start_in_history(view)?,
         };
         let head = view.position().lsn;
+        if let From::Time(seconds) = self.from {
+            start.after = self.seek(view, seconds, start.after, head)?;
+        }
         let (space, first) = match self.mode {
             FeedMode::LatestVersions => (KeySpace::Change, keys::changes_after(start.after)),
             FeedMode::AllVersions => (KeySpace::History, keys::history_after(start.after)),
@@ -130,6 +134,28 @@ impl Scan {
         }
         found.reached = head.max(start.after);
         Ok(found)
+    }
+
+    /// Passes over changes that are known to have happened up to a moment.
+    fn seek(&self, view: &dyn View, seconds: u64, from: Lsn, head: Lsn) -> Result<Lsn> {
+        let form = EpkForm::of(self.container.definition.partition_key());
+        let of_latest = |value: &Bytes| Ok(keys::read_change_pointer(form, value).ok_or_else(malformed)?.1);
+        let of_kept = |value: &Bytes| Ok(Version::decode(form, value).map_err(unreadable)?.1.at.seconds());
+        let changes = match self.mode {
+            FeedMode::LatestVersions => Changes {
+                view,
+                after: keys::changes_after,
+                end: keys::bounds(KeySpace::Change).1,
+                time_of: &of_latest,
+            },
+            FeedMode::AllVersions => Changes {
+                view,
+                after: keys::history_after,
+                end: keys::bounds(KeySpace::History).1,
+                time_of: &of_kept,
+            },
+        };
+        changes.none_newer_than(seconds, from, head)
     }
 
     fn start(&self, beginning: Lsn) -> Start {

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use orrery_model::{Value, json};
+use orrery_model::Value;
+use orrery_model::json::Wanted;
 
 use super::ordered::{Found, Group, Ordered};
 use crate::storage::{Result, StorageError};
@@ -18,12 +19,14 @@ const SORTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub struct OrderedItem {
     pub number: u64,
     pub stored: StoredItem,
-    pub value: Value,
+    /// Of the item, what its place in the order depends on.
+    sorted_by: Value,
 }
 
 #[derive(Debug)]
 pub struct OrderedItems<'v> {
     ordered: Ordered<'v>,
+    wanted: Wanted,
     waiting: VecDeque<Found>,
     sorted: VecDeque<OrderedItem>,
     gave_up: bool,
@@ -32,6 +35,7 @@ pub struct OrderedItems<'v> {
 impl<'v> OrderedItems<'v> {
     pub fn new(ordered: Ordered<'v>) -> OrderedItems<'v> {
         OrderedItems {
+            wanted: ordered.order().wanted(),
             ordered,
             waiting: VecDeque::new(),
             sorted: VecDeque::new(),
@@ -76,17 +80,19 @@ impl<'v> OrderedItems<'v> {
         if !is_alive(&stored) {
             return Ok(None);
         }
-        let value = json::parse_value(&stored.body)
+        let sorted_by = self
+            .wanted
+            .read(&stored.body)
             .map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))?;
         let order = self.ordered.order();
         let stands_here = match &found.code {
-            Some(code) => order.code(&value) == code.as_ref(),
-            None => order.is_undefined(&value),
+            Some(code) => order.code(&sorted_by) == code.as_ref(),
+            None => order.is_undefined(&sorted_by),
         };
         Ok(stands_here.then_some(OrderedItem {
             number: found.number,
             stored,
-            value,
+            sorted_by,
         }))
     }
 
@@ -104,7 +110,11 @@ impl<'v> OrderedItems<'v> {
             }
         }
         let order = self.ordered.order();
-        items.sort_by(|a, b| order.compare(&a.value, &b.value).then_with(|| a.number.cmp(&b.number)));
+        items.sort_by(|a, b| {
+            order
+                .compare(&a.sorted_by, &b.sorted_by)
+                .then_with(|| a.number.cmp(&b.number))
+        });
         self.sorted = items.into();
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! What a change of an item changes in the index: only the difference of its terms.
 
 use bytes::Bytes;
+use orrery_model::Epk;
 use orrery_model::container::index_rules::IndexRules;
-use orrery_model::{Epk, Value, json};
 use orrery_query::index::Terms;
 
 use super::entries;
@@ -44,9 +44,7 @@ pub(crate) fn changes(
 }
 
 fn terms(rules: &IndexRules, body: &[u8]) -> Result<Terms> {
-    let item: Value =
-        json::parse_value(body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))?;
-    Ok(Terms::of(rules, &item))
+    Terms::of_text(rules, body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))
 }
 
 /// Keys to remove and to add, laid out one after the other so that many keys need one allocation.

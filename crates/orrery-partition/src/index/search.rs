@@ -21,6 +21,8 @@ const LIMITS: [usize; 3] = [128, 2_048, 16_384];
 pub const EFFORT: usize = LIMITS[2];
 /// A target of so few items is read whole.
 const SMALL_SCOPE: usize = 8;
+/// So few items are read without asking how many others there are.
+const FEW: usize = 4;
 /// Up to so many items of a logical partition are counted.
 const SCOPE_COUNT_MAX: usize = 1_024;
 
@@ -62,25 +64,28 @@ impl Access {
         let Some(state) = PartitionState::load(scope.view)?.filter(|state| state.index.is_ready()) else {
             return Ok(Access::Scan);
         };
+        let Some(always) = scope.overfull(LIMITS[1])? else {
+            return Ok(Access::Scan);
+        };
+        // Counting the items of a logical partition may take longer than finding the few that are asked for.
+        if let Some(found) = scope.gather(condition, LIMITS[0].min(effort))?
+            && found.len() <= FEW
+        {
+            return Ok(Access::listed(found, always));
+        }
         let n_items = scope.n_items(&state)?.unwrap_or(state.n_items as usize);
         if n_items <= SMALL_SCOPE {
             return Ok(Access::Scan);
         }
-        let Some(always) = scope.overfull(LIMITS[1])? else {
-            return Ok(Access::Scan);
-        };
         // Looking at as many entries as there are items costs as much as reading them.
         let limit_max = n_items.min(effort);
         for limit in LIMITS {
             let limit = limit.min(limit_max);
-            if let Some(mut found) = scope.gather(condition, limit)? {
-                if found.len() * 2 > n_items {
-                    return Ok(Access::Scan);
-                }
-                found.extend(always);
-                found.sort_unstable();
-                found.dedup();
-                return Ok(Access::Listed(found));
+            if let Some(found) = scope.gather(condition, limit)? {
+                return Ok(match found.len() * 2 > n_items {
+                    true => Access::Scan,
+                    false => Access::listed(found, always),
+                });
             }
             if limit == limit_max {
                 break;
@@ -93,6 +98,13 @@ impl Access {
             },
             None => Access::Scan,
         })
+    }
+
+    fn listed(mut found: Vec<Bytes>, always: Vec<Bytes>) -> Access {
+        found.extend(always);
+        found.sort_unstable();
+        found.dedup();
+        Access::Listed(found)
     }
 
     /// Up to `limit` keys of items within `scope` and from `from` on; not for [`Access::Scan`].

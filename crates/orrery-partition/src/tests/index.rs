@@ -162,7 +162,7 @@ impl Cursor for OrderedCursor<'_> {
             return Ok(None);
         };
         Ok(Some(Item {
-            content: Content::Value(self.current.insert(item.value)),
+            content: Content::Value(self.current.insert(json::parse_value(&item.stored.body).unwrap())),
             rank: item.number,
         }))
     }

@@ -4,6 +4,7 @@
 //! way round. Two kinds of codes are *loose*: that of a long string, cut and ended by a hash, and those of arrays and
 //! objects, which only tell the type. They stand at the right place among the others but not among themselves.
 
+use orrery_model::json::Met;
 use orrery_model::{Number, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -31,13 +32,19 @@ const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
 pub(super) fn encode(value: Option<&Value>, out: &mut Vec<u8>) {
     match value {
         None => out.push(UNDEFINED),
-        Some(Value::Null) => out.push(NULL),
-        Some(Value::Bool(false)) => out.push(FALSE),
-        Some(Value::Bool(true)) => out.push(TRUE),
-        Some(Value::Number(number)) => encode_number(*number, out),
-        Some(Value::String(text)) => encode_string(text, out),
-        Some(Value::Array(_)) => out.push(ARRAY),
-        Some(Value::Object(_)) => out.push(OBJECT),
+        Some(value) => encode_met(value.into(), out),
+    }
+}
+
+pub(super) fn encode_met(value: Met<'_>, out: &mut Vec<u8>) {
+    match value {
+        Met::Null => out.push(NULL),
+        Met::Bool(false) => out.push(FALSE),
+        Met::Bool(true) => out.push(TRUE),
+        Met::Number(number) => encode_number(number, out),
+        Met::String(text) => encode_string(text, out),
+        Met::Array => out.push(ARRAY),
+        Met::Object => out.push(OBJECT),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use orrery_model::Value;
 use orrery_model::container::index_rules::{CompositeIndex, IndexRules};
+use orrery_model::json::{PathPart, Wanted};
 
 use super::condition::{Analysis, covers};
 use super::encode::{encode, read_code};
-use super::path::{PathHash, TermPath};
+use super::path::{PathHash, Segment, TermPath};
 use super::terms::composite_hash;
 use crate::parse::ast::Direction;
 use crate::plan::{Input, Ordering, Plan, SortKey};
@@ -71,6 +72,19 @@ impl IndexOrder {
     pub(super) fn specs(&self) -> Vec<String> {
         let spec = |(path, inverted): &(TermPath, bool)| format!("{path} {}", if *inverted { "DESC" } else { "ASC" });
         self.parts.iter().map(spec).collect()
+    }
+
+    /// The parts of an item that its place depends on.
+    pub fn wanted(&self) -> Wanted {
+        let mut wanted = Wanted::default();
+        for (path, _) in &self.parts {
+            let part = |segment: &Segment| match segment {
+                Segment::Name(name) => PathPart::Member(name.clone()),
+                Segment::Elements => PathPart::Element,
+            };
+            wanted.add(&path.segments.iter().map(part).collect::<Vec<_>>(), true);
+        }
+        wanted
     }
 
     /// The code of an item's values, as its entry must have it.

@@ -6,9 +6,10 @@
 
 use orrery_model::Value;
 use orrery_model::container::index_rules::{CompositeIndex, IndexPlace, IndexRules};
+use orrery_model::json::{JsonError, Met, Walk, parse_value, walk};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::encode::encode;
+use super::encode::{encode, encode_met};
 use super::path::PathHash;
 
 /// Terms of one item, all kinds together.
@@ -37,27 +38,56 @@ pub fn composite_hash(index: &CompositeIndex) -> PathHash {
 
 impl Terms {
     pub fn of(rules: &IndexRules, item: &Value) -> Terms {
-        let mut terms = Terms::default();
         if !rules.is_enabled() {
-            return terms;
+            return Terms::default();
         }
-        terms.members(item, rules.root(), PathHash::ROOT, true);
+        let mut gather = Gather::new(rules);
+        gather.parts(item, gather.root());
+        let mut terms = gather.terms;
         for index in rules.composites() {
             terms.composite(index, item);
         }
-        if terms.overfull {
+        terms.finish()
+    }
+
+    /// The terms of an item by its text.
+    pub fn of_text(rules: &IndexRules, text: &[u8]) -> Result<Terms, JsonError> {
+        // Composites look for several values at once, so they need a tree.
+        if rules.is_enabled() && rules.composites().is_empty() {
+            let mut gather = Gather::new(rules);
+            let root = gather.root();
+            if walk(text, &mut gather, root) {
+                return Ok(gather.terms.finish());
+            }
+        }
+        Ok(Terms::of(rules, &parse_value(text)?))
+    }
+
+    /// Room for what most items have.
+    fn with_room() -> Terms {
+        Terms {
+            bytes: Vec::with_capacity(1024),
+            singles: Vec::with_capacity(32),
+            paths: Vec::with_capacity(32),
+            ..Terms::default()
+        }
+    }
+
+    /// Puts what was gathered in order.
+    fn finish(mut self) -> Terms {
+        if self.overfull {
             return Terms {
                 overfull: true,
                 ..Terms::default()
             };
         }
-        let Terms { bytes, singles, .. } = &mut terms;
+        let Terms { bytes, singles, .. } = &mut self;
         let content = |term: &(u32, u32)| &bytes[term.0 as usize..term.1 as usize];
         singles.sort_unstable_by(|a, b| content(a).cmp(content(b)));
         singles.dedup_by(|a, b| content(a) == content(b));
-        terms.paths.sort_unstable();
-        terms.paths.dedup();
-        terms
+        self.paths.sort_unstable();
+        self.paths.dedup();
+        self
     }
 
     /// Path hash and value, ascending, each once.
@@ -100,45 +130,6 @@ impl Terms {
         &self.bytes[term.0 as usize..term.1 as usize]
     }
 
-    /// The terms of a value and of what lies below it.
-    fn value(&mut self, value: &Value, place: IndexPlace<'_>, path: PathHash, is_single: bool) {
-        if !place.reaches_anything() || self.overfull {
-            return;
-        }
-        if place.is_indexed() {
-            self.single(value, path);
-            if is_single {
-                self.paths.push(path);
-            }
-        }
-        self.members(value, place, path, is_single);
-    }
-
-    fn members(&mut self, value: &Value, place: IndexPlace<'_>, path: PathHash, is_single: bool) {
-        match value {
-            Value::Object(object) => {
-                for (name, member) in object.iter() {
-                    self.value(member, place.member(name), path.member(name), is_single);
-                }
-            }
-            Value::Array(items) => {
-                let (place, path) = (place.element(), path.element());
-                for item in items {
-                    self.value(item, place, path, false);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn single(&mut self, value: &Value, path: PathHash) {
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(&path.to_bytes());
-        encode(Some(value), &mut self.bytes);
-        self.singles.push((start, self.bytes.len() as u32));
-        self.overfull |= self.singles.len() > TERMS_MAX;
-    }
-
     fn composite(&mut self, index: &CompositeIndex, item: &Value) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&composite_hash(index).to_bytes());
@@ -154,10 +145,109 @@ impl Terms {
     }
 }
 
+/// A place of an item, and what is to be done with a value there.
+#[derive(Clone, Copy)]
+struct Place<'r> {
+    rules: IndexPlace<'r>,
+    path: PathHash,
+    /// Every item has at most one value here.
+    is_single: bool,
+}
+
+impl<'r> Place<'r> {
+    fn of_interest(self) -> Option<Place<'r>> {
+        self.rules.reaches_anything().then_some(self)
+    }
+}
+
+/// Gathers the terms of what it is shown. Trees and texts are walked by the same steps.
+struct Gather<'r> {
+    rules: &'r IndexRules,
+    terms: Terms,
+}
+
+impl<'r> Gather<'r> {
+    fn new(rules: &'r IndexRules) -> Gather<'r> {
+        Gather {
+            rules,
+            terms: Terms::with_room(),
+        }
+    }
+
+    fn root(&self) -> Place<'r> {
+        Place {
+            rules: self.rules.root(),
+            path: PathHash::ROOT,
+            is_single: true,
+        }
+    }
+
+    /// The terms of a value and of what lies below it.
+    fn tree(&mut self, value: &Value, place: Place<'r>) {
+        self.value(place, value.into());
+        self.parts(value, place);
+    }
+
+    fn parts(&mut self, value: &Value, place: Place<'r>) {
+        match value {
+            Value::Object(object) => {
+                for (name, member) in object.iter() {
+                    if let Some(place) = self.member(place, name) {
+                        self.tree(member, place);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(place) = self.element(place) {
+                    items.iter().for_each(|item| self.tree(item, place));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<'r> Walk for Gather<'r> {
+    type Place = Place<'r>;
+
+    fn member(&mut self, parent: Place<'r>, name: &str) -> Option<Place<'r>> {
+        let place = Place {
+            rules: parent.rules.member(name),
+            path: parent.path.member(name),
+            is_single: parent.is_single,
+        };
+        place.of_interest().filter(|_| !self.terms.overfull)
+    }
+
+    fn element(&mut self, parent: Place<'r>) -> Option<Place<'r>> {
+        let place = Place {
+            rules: parent.rules.element(),
+            path: parent.path.element(),
+            is_single: false,
+        };
+        place.of_interest().filter(|_| !self.terms.overfull)
+    }
+
+    fn value(&mut self, place: Place<'r>, value: Met<'_>) {
+        if !place.rules.is_indexed() || self.terms.overfull {
+            return;
+        }
+        let Terms { bytes, singles, .. } = &mut self.terms;
+        let start = bytes.len() as u32;
+        bytes.extend_from_slice(&place.path.to_bytes());
+        encode_met(value, bytes);
+        singles.push((start, bytes.len() as u32));
+        self.terms.overfull = singles.len() > TERMS_MAX;
+        if place.is_single {
+            self.terms.paths.push(place.path);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use orrery_model::ContainerDefinition;
-    use orrery_model::json::parse_value;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -206,6 +296,56 @@ mod tests {
         assert!(terms.is_overfull());
         assert_eq!(terms.n_terms(), 0);
         assert_eq!(terms.shape(), u64::MAX);
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            any::<i64>().prop_map(|int| Value::Number(int.into())),
+            any::<f64>()
+                .prop_filter("stored numbers are finite", |double| double.is_finite())
+                .prop_map(|double| Value::Number(orrery_model::Number::from_f64(double))),
+            "[a-c\"\\\\\n\u{1}é]{0,6}".prop_map(Value::String),
+            "[ab]{118,124}".prop_map(Value::String),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            let object = prop::collection::btree_map("[a-d\"]{1,2}", inner.clone(), 0..4);
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::Array),
+                object.prop_map(|members| {
+                    let mut object = orrery_model::json::Object::new();
+                    members.into_iter().for_each(|(name, value)| object.insert(name, value));
+                    Value::Object(object)
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_has_the_terms_of_its_value(item in value(), nth in 0usize..3) {
+            let policy = [
+                EVERYTHING,
+                r#"{"includedPaths":[{"path":"/a/b/?"},{"path":"/b/[]/*"}],"excludedPaths":[{"path":"/*"}]}"#,
+                r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/a/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b"}]]}"#,
+            ][nth];
+            let rules = rules(policy);
+            let mut text = Vec::new();
+            orrery_model::json::print(&item, &mut text);
+            let (by_value, by_text) = (Terms::of(&rules, &item), Terms::of_text(&rules, &text).unwrap());
+            prop_assert_eq!(by_value.singles().collect::<Vec<_>>(), by_text.singles().collect::<Vec<_>>());
+            prop_assert_eq!(by_value.composites().collect::<Vec<_>>(), by_text.composites().collect::<Vec<_>>());
+            prop_assert_eq!((by_value.paths(), by_value.shape()), (by_text.paths(), by_text.shape()));
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_canonical_has_the_terms_of_its_value_too() {
+        let rules = rules(EVERYTHING);
+        let terms = |text: &str| Terms::of_text(&rules, text.as_bytes()).map(|terms| terms.shape());
+        assert_eq!(terms(r#"{ "a" : [ 1 ] }"#), terms(r#"{"a":[2]}"#));
+        assert!(terms(r#"{"a":"#).is_err());
     }
 
     #[test]

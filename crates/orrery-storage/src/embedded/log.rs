@@ -38,9 +38,8 @@ impl EmbeddedLog {
             )));
         }
         let mut writes = Batch::default();
-        for (key, value) in staged.into_iter().flat_map(|staged| staged.writes) {
-            writes.entry(self.state.view, &key, value);
-        }
+        let changes = staged.into_iter().flat_map(|staged| staged.writes).collect();
+        writes.entries(self.state.view, changes);
         let (state, claim) = (self.state.clone(), self.claim);
         let command = |answer| {
             Command::Append(Append {

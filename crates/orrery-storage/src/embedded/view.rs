@@ -18,7 +18,7 @@ use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAcces
 use lsm_tree::config::{CompressionPolicy, PinningPolicy};
 use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType};
 use orrery_model::{Epoch, LogId, Position};
-use orrery_partition::storage::{Result, StorageError};
+use orrery_partition::storage::{Result, StorageError, ViewWrite};
 
 use super::frame::Sequence;
 use super::record::{POSITION_BYTES, ViewId, decode_position, encode_position, u32_of, u64_of};
@@ -51,6 +51,36 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn entry(&mut self, view: ViewId, key: &[u8], value: Option<Bytes>) {
         self.writes.push((entry_key(view, key), value));
+    }
+
+    /// Adds entries of a view in the order of their keys, the last of each. Neighbours are written one after the other,
+    /// which finds their places in the tree faster, and their keys share one allocation.
+    pub(super) fn entries(&mut self, view: ViewId, writes: Vec<ViewWrite>) {
+        let mut order: Vec<(u128, usize)> = writes
+            .iter()
+            .enumerate()
+            .map(|(index, (key, _))| (first_bytes(key), index))
+            .collect();
+        let key = |index: usize| &writes[index].0;
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))).then(a.1.cmp(&b.1)));
+        let n_key_bytes: usize = writes.iter().map(|(key, _)| ENTRY_PREFIX_BYTES + key.len()).sum();
+        let mut keys = BytesMut::with_capacity(n_key_bytes);
+        let mut kept = Vec::with_capacity(order.len());
+        for (place, &(first, index)) in order.iter().enumerate() {
+            let is_overwritten = order
+                .get(place + 1)
+                .is_some_and(|&(next_first, next)| first == next_first && key(index) == key(next));
+            if !is_overwritten {
+                put_entry_key(&mut keys, view, key(index));
+                kept.push((keys.len(), index));
+            }
+        }
+        let (keys, mut writes, mut start) = (keys.freeze(), writes, 0);
+        self.writes.reserve(kept.len());
+        for (end, index) in kept {
+            self.writes.push((keys.slice(start..end), writes[index].1.take()));
+            start = end;
+        }
     }
 
     /// Removes an entry by its whole key.
@@ -371,10 +401,22 @@ impl Drop for Reader {
 
 pub(super) fn entry_key(view: ViewId, key: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(ENTRY_PREFIX_BYTES + key.len());
-    bytes.put_u8(ENTRIES);
-    bytes.put_u64(view.0);
-    bytes.put_slice(key);
+    put_entry_key(&mut bytes, view, key);
     bytes.freeze()
+}
+
+fn put_entry_key(out: &mut BytesMut, view: ViewId, key: &[u8]) {
+    out.put_u8(ENTRIES);
+    out.put_u64(view.0);
+    out.put_slice(key);
+}
+
+/// The first bytes of a key as a number that sorts as they do: most keys are told apart by it.
+fn first_bytes(key: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    let length = key.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&key[..length]);
+    u128::from_be_bytes(bytes)
 }
 
 fn log_key(log: LogId) -> Bytes {
@@ -416,5 +458,32 @@ fn damaged(what: &str, error: &lsm_tree::Error) -> StorageError {
             StorageError::Unavailable(format!("cannot {what}: {error}"))
         }
         _ => StorageError::Corrupt(format!("cannot {what}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_added_in_the_order_of_their_keys_and_of_each_key_the_last() {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let long = "a key that is longer than what is compared at first";
+        let writes = vec![
+            (bytes(long), Some(bytes("1"))),
+            (bytes("b"), Some(bytes("2"))),
+            (bytes(&format!("{long}!")), None),
+            (bytes("b"), Some(bytes("3"))),
+            (bytes(""), None),
+            (bytes(long), None),
+        ];
+        let mut batch = Batch::default();
+        batch.entries(ViewId(7), writes);
+        let expected = [("", None), (long, None), (&format!("{long}!"), None), ("b", Some("3"))];
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(key, value)| (entry_key(ViewId(7), key.as_bytes()), value.map(bytes)))
+            .collect();
+        assert_eq!(batch.writes, expected);
     }
 }
