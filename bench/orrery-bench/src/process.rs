@@ -19,6 +19,8 @@ const CATCH_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Server {
     child: Child,
     pub port: u16,
+    /// Of the account's regions, where it has several.
+    pub region_ports: Vec<u16>,
     /// From the start of the process to its ready line.
     pub ready_after: Duration,
     /// Kept open: a server must not meet a closed pipe.
@@ -62,6 +64,7 @@ impl Server {
         Ok(Server {
             child,
             port,
+            region_ports: region_ports(&line),
             ready_after,
             _stdout: stdout,
         })
@@ -132,8 +135,24 @@ fn ready_port(line: &str) -> Option<u16> {
     if let Some(port) = ready["port"].as_u64() {
         return u16::try_from(port).ok();
     }
-    let endpoint = ready["accounts"][0]["endpoint"].as_str()?;
-    endpoint.trim_end_matches('/').rsplit(':').next()?.parse().ok()
+    port_of(&ready["accounts"][0]["endpoint"])
+}
+
+fn region_ports(line: &str) -> Vec<u16> {
+    let ready: Value = serde_json::from_str(line).unwrap_or_default();
+    let regions = ready["accounts"][0]["regions"].as_array();
+    let ports = regions.into_iter().flatten().map(|region| port_of(&region["endpoint"]));
+    ports.flatten().collect()
+}
+
+fn port_of(endpoint: &Value) -> Option<u16> {
+    endpoint
+        .as_str()?
+        .trim_end_matches('/')
+        .rsplit(':')
+        .next()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

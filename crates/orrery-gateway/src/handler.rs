@@ -212,6 +212,7 @@ fn only_region(node: &Node) -> Vec<RegionInfo> {
         lag_total: 0,
         partitions: Vec::new(),
         clock_skew_ms: 0,
+        left_out: false,
     };
     account.regions.iter().take(1).map(region).collect()
 }

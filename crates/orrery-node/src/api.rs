@@ -125,6 +125,8 @@ pub enum ResourceKind {
     Offer,
     StoredProcedure,
     Trigger,
+    /// What lost: kept by the service, read and deleted by clients.
+    Conflict,
     UserDefinedFunction,
 }
 

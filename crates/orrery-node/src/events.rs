@@ -53,6 +53,13 @@ pub enum Happening {
     StoreReadOnly {
         reason: String,
     },
+    /// Another region has taken over from one that was taken offline.
+    FailedOver {
+        from: String,
+        to: String,
+        /// That only the old one has.
+        lost_transactions: u64,
+    },
     /// A fault rule was applied to a request.
     FaultApplied {
         rule: u64,

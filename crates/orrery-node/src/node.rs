@@ -275,6 +275,13 @@ impl Node {
         let strong = options.consistency.is_none_or(|level| level == Consistency::Strong);
         if self.duty.promise == Promise::Everywhere && strong {
             partition.wait_committed(lsn).await?;
+            // Asked last: a region that was left out meanwhile may lack what has been acknowledged since.
+            if self.duty.is_left_out() {
+                return Err(Error::new(
+                    Status::UNAVAILABLE,
+                    "This region is not up to date with the others and answers no strong reads until it is.",
+                ));
+            }
         }
         Ok(())
     }

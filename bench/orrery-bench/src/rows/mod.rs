@@ -9,6 +9,7 @@ mod idle;
 mod processor;
 mod query;
 mod read;
+mod regions;
 mod scan;
 mod stall;
 mod start;
@@ -48,6 +49,7 @@ pub enum Group {
     Growth,
     Stall,
     Churn,
+    Regions,
 }
 
 /// How much is measured.
@@ -98,6 +100,7 @@ pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, Str
         Group::Growth => growth::rows(settings).await?,
         Group::Stall => (stall::rows(settings).await?, String::new()),
         Group::Churn => (churn::rows(settings).await?, String::new()),
+        Group::Regions => (regions::rows(settings).await?, String::new()),
     })
 }
 

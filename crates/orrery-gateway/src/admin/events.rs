@@ -80,6 +80,14 @@ fn described(happening: &Happening) -> (String, Value) {
         Happening::StoreWritable => simple("store-writable"),
         Happening::StoreFull => simple("store-full"),
         Happening::StoreReadOnly { reason } => ("store-read-only".to_owned(), json!({"reason": reason})),
+        Happening::FailedOver {
+            from,
+            to,
+            lost_transactions,
+        } => {
+            let data = json!({"from": from, "to": to, "lostTransactions": lost_transactions});
+            ("failed-over".to_owned(), data)
+        }
         Happening::FaultApplied { rule, operation } => {
             let data = json!({"fault": rule, "operation": operation});
             ("fault-applied".to_owned(), data)
@@ -96,6 +104,7 @@ fn about(Named { kind, path }: &Named, what: &str) -> (String, Value) {
         ResourceKind::Offer => ("offer", &["offer"]),
         ResourceKind::StoredProcedure => ("stored-procedure", &["database", "container", "storedProcedure"]),
         ResourceKind::Trigger => ("trigger", &["database", "container", "trigger"]),
+        ResourceKind::Conflict => ("conflict", &["database", "container", "conflict"]),
         ResourceKind::UserDefinedFunction => (
             "user-defined-function",
             &["database", "container", "userDefinedFunction"],

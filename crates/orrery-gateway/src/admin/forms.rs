@@ -202,6 +202,7 @@ fn region(info: &RegionInfo) -> Value {
         "lagTransactionsTotal": info.lag_total,
         "lagMs": info.lag.age.as_millis() as u64,
         "clockSkewMs": info.clock_skew_ms,
+        "inQuorum": !info.left_out,
         "partitions": info.partitions.iter().map(partition_lag).collect::<Vec<_>>(),
     })
 }

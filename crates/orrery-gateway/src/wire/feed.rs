@@ -38,6 +38,7 @@ fn name(of: FeedOf) -> &'static str {
             ResourceKind::Offer => "Offers",
             ResourceKind::StoredProcedure => "StoredProcedures",
             ResourceKind::Trigger => "Triggers",
+            ResourceKind::Conflict => "Conflicts",
             ResourceKind::UserDefinedFunction => "UserDefinedFunctions",
         },
     }

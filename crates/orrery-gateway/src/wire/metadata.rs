@@ -41,7 +41,7 @@ fn decode_feed(kind: ResourceKind, call: &Call<'_>) -> Result<MetadataVerb> {
             query: query::parse_query(&call.body)?,
             page: headers.page()?,
         }),
-        Method::POST if kind != ResourceKind::Offer => Ok(MetadataVerb::Create {
+        Method::POST if !matches!(kind, ResourceKind::Offer | ResourceKind::Conflict) => Ok(MetadataVerb::Create {
             body: resource(&call.body)?,
             upsert: upsert(kind, headers)?,
             throughput: throughput(kind, headers)?,
@@ -58,8 +58,8 @@ fn decode_point(kind: ResourceKind, target: Selector, call: &Call<'_>) -> Result
             target,
             precondition: headers.read_precondition()?,
         }),
-        // A database has nothing that could be replaced.
-        Method::PUT if kind != ResourceKind::Database => Ok(MetadataVerb::Replace {
+        // A database has nothing that could be replaced, and a conflict is as it was.
+        Method::PUT if !matches!(kind, ResourceKind::Database | ResourceKind::Conflict) => Ok(MetadataVerb::Replace {
             target,
             body: resource(&call.body)?,
             precondition: headers.write_precondition()?,
@@ -141,6 +141,7 @@ fn names_of(kind: ResourceKind) -> [&'static str; 6] {
         ResourceKind::Offer => names!("offer", "offers"),
         ResourceKind::StoredProcedure => names!("stored_procedure", "stored_procedures"),
         ResourceKind::Trigger => names!("trigger", "triggers"),
+        ResourceKind::Conflict => names!("conflict", "conflicts"),
         ResourceKind::UserDefinedFunction => names!("user_defined_function", "user_defined_functions"),
     }
 }

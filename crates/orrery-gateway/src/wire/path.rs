@@ -18,7 +18,6 @@ pub enum RouteKind {
     Resource(ResourceKind),
     Items,
     PartitionRanges,
-    Conflicts,
     ClientEncryptionKeys,
     /// The deletion of everything under one partition key.
     PartitionKeyDeletion,
@@ -131,7 +130,9 @@ fn unknown() -> Error {
 }
 
 fn child(parent: RouteKind, segment: &str) -> Option<RouteKind> {
-    use ResourceKind::{Container, Database, Offer, Permission, StoredProcedure, Trigger, User, UserDefinedFunction};
+    use ResourceKind::{
+        Conflict, Container, Database, Offer, Permission, StoredProcedure, Trigger, User, UserDefinedFunction,
+    };
     Some(match (parent, segment) {
         (RouteKind::Account, "dbs") => RouteKind::Resource(Database),
         (RouteKind::Account, "offers") => RouteKind::Resource(Offer),
@@ -141,7 +142,7 @@ fn child(parent: RouteKind, segment: &str) -> Option<RouteKind> {
         (RouteKind::Resource(User), "permissions") => RouteKind::Resource(Permission),
         (RouteKind::Resource(Container), "docs") => RouteKind::Items,
         (RouteKind::Resource(Container), "pkranges") => RouteKind::PartitionRanges,
-        (RouteKind::Resource(Container), "conflicts") => RouteKind::Conflicts,
+        (RouteKind::Resource(Container), "conflicts") => RouteKind::Resource(Conflict),
         (RouteKind::Resource(Container), "sprocs") => RouteKind::Resource(StoredProcedure),
         (RouteKind::Resource(Container), "triggers") => RouteKind::Resource(Trigger),
         (RouteKind::Resource(Container), "udfs") => RouteKind::Resource(UserDefinedFunction),
@@ -162,7 +163,7 @@ fn resource_type(kind: RouteKind) -> &'static str {
         RouteKind::Resource(ResourceKind::UserDefinedFunction) => "udfs",
         RouteKind::Items => "docs",
         RouteKind::PartitionRanges => "pkranges",
-        RouteKind::Conflicts => "conflicts",
+        RouteKind::Resource(ResourceKind::Conflict) => "conflicts",
         RouteKind::ClientEncryptionKeys => "clientencryptionkeys",
     }
 }

@@ -106,7 +106,6 @@ fn meaning(route: Route, call: Call<'_>) -> Result<Meaning> {
         RouteKind::Items => items(route, call),
         RouteKind::PartitionRanges => partition_ranges(route, call),
         RouteKind::PartitionKeyDeletion => partition_key_deletion(route, call),
-        RouteKind::Conflicts => Err(not_implemented("The conflict feed is not supported.")),
         RouteKind::ClientEncryptionKeys => Err(not_implemented("Client encryption keys are not supported.")),
     }
 }

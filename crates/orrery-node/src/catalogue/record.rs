@@ -281,7 +281,7 @@ fn read_counters(fields: &Fields) -> Option<Counters> {
     })
 }
 
-const KINDS: [(ResourceKind, &str); 8] = [
+const KINDS: [(ResourceKind, &str); 9] = [
     (ResourceKind::Database, "database"),
     (ResourceKind::Container, "container"),
     (ResourceKind::User, "user"),
@@ -289,6 +289,7 @@ const KINDS: [(ResourceKind, &str); 8] = [
     (ResourceKind::Offer, "offer"),
     (ResourceKind::StoredProcedure, "storedProcedure"),
     (ResourceKind::Trigger, "trigger"),
+    (ResourceKind::Conflict, "conflict"),
     (ResourceKind::UserDefinedFunction, "userDefinedFunction"),
 ];
 

@@ -12,6 +12,8 @@ use super::progress::{Bounds, LogProgress, Progress};
 #[derive(Debug)]
 pub struct Duty {
     writes: AtomicBool,
+    /// May this region be behind what was acknowledged as strong? Then it answers no strong read.
+    left_out: AtomicBool,
     /// Counts how often this region began or ceased to write.
     term: watch::Sender<Term>,
     pub promise: Promise,
@@ -38,6 +40,7 @@ impl Duty {
     pub fn new(writes: bool, promise: Promise) -> Duty {
         Duty {
             writes: AtomicBool::new(writes),
+            left_out: AtomicBool::new(false),
             term: watch::Sender::default(),
             promise,
             progress: Progress::default(),
@@ -51,6 +54,14 @@ impl Duty {
     pub fn set_writes(&self, writes: bool) {
         self.writes.store(writes, Ordering::Release);
         self.term.send_modify(|term| term.0 += 1);
+    }
+
+    pub fn is_left_out(&self) -> bool {
+        self.left_out.load(Ordering::Acquire)
+    }
+
+    pub fn set_left_out(&self, left_out: bool) {
+        self.left_out.store(left_out, Ordering::Release);
     }
 
     /// Refuses a write where another region takes them.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -19,13 +20,16 @@ use super::membership::Sites;
 use super::progress::Bounds;
 use super::replica::Replica;
 use super::roles::EpochStart;
+use super::salvage::difference;
 use super::start::start_nodes;
 use super::topology::{RegionId, RegionState, Topology};
+use super::watch;
 use crate::account::Account;
 use crate::api::Consistency;
 use crate::clock::{Clock, SkewedClock};
-use crate::events::Events;
+use crate::events::{Events, Happening};
 use crate::node::{Node, NodeSettings};
+use crate::tasks::Tasks;
 
 /// How long a planned change of the write region may hold writes before it gives up.
 const HOLD_MAX: Duration = Duration::from_secs(3);
@@ -70,7 +74,13 @@ pub struct Fleet {
     /// Ends a change that takes its time, so that a more urgent one can happen.
     pub(super) interrupt: Mutex<CancellationToken>,
     pub(super) sites: OnceLock<Arc<dyn Sites>>,
+    /// Regions that strong writes do not wait for, because they are too slow or cannot be reached.
+    pub(super) left_out: Mutex<BTreeSet<RegionId>>,
+    pub(super) n_lost: AtomicU64,
+    /// After how long without an answer from the writer another region takes over by itself.
+    pub(super) managed_failover: Mutex<Option<Duration>>,
     pub(super) events: Events,
+    pub(super) tasks: Tasks,
 }
 
 /// How a region's endpoint fails for its clients; replication goes on.
@@ -137,7 +147,14 @@ impl Fleet {
             changing: tokio::sync::Mutex::new(()),
             interrupt: Mutex::default(),
             sites: OnceLock::new(),
+            left_out: Mutex::default(),
+            n_lost: AtomicU64::new(0),
+            managed_failover: Mutex::default(),
+            tasks: Tasks::default(),
         });
+        fleet
+            .tasks
+            .spawn(watch::run(Arc::downgrade(&fleet), fleet.tasks.stopped()));
         regions.into_iter().for_each(|region| fleet.add_links(region));
         fleet.publish();
         fleet.follow_writer();
@@ -286,10 +303,14 @@ impl Fleet {
         let _ = tokio::time::timeout(HOLD_MAX / 4, wait_confirmed(&old)).await;
         self.keeper.save(&next)?;
         self.stop_following();
+        // Before it writes: the first write it acknowledges must wait for the others.
+        new.duty.progress.set_members(self.members(&next));
         if let Err(error) = new.promote(next.epoch, EpochStart::Next).await {
             // The old writer goes on, and after a restart as well; what the target has begun is installed anew there.
             self.keeper.save(&topology)?;
-            new.demote().await?;
+            if let Err(error) = new.demote().await {
+                tracing::warn!(%error, "a region that could not take over cannot follow for the moment");
+            }
             self.follow_writer();
             return Err(error);
         }
@@ -315,7 +336,7 @@ impl Fleet {
         let topology = self.topology();
         let gone = topology.named(region)?.id;
         let heir = topology.online().map(|region| region.id).find(|id| *id != gone);
-        let next = topology.without(gone, heir)?;
+        let mut next = topology.without(gone, heir)?;
         let old = self.node(gone);
         if topology.writer().id != gone {
             self.keeper.save(&next)?;
@@ -332,8 +353,24 @@ impl Fleet {
             take_what_is_ahead(heir, &self.node(other.id)).await?;
         }
         let loss = difference(&old, heir).await;
+        // Also regions that were out before may have what the heir has not.
+        for region in &topology.regions {
+            let Some(node) = self.find_node(region.id).filter(|_| !next.is_online(region.id)) else {
+                continue;
+            };
+            let kept = difference(&node, heir).await.kept;
+            next.cut_off(region.id, kept.into_iter().map(|(log, lsn)| (LogId(log), lsn)));
+        }
         self.keeper.save(&next)?;
+        heir.duty.progress.set_members(self.members(&next));
         heir.promote(next.epoch, EpochStart::Above).await?;
+        let n_lost = loss.transactions.values().sum();
+        self.n_lost.fetch_add(n_lost, Ordering::Relaxed);
+        self.events.tell(Happening::FailedOver {
+            from: topology.writer().name.clone(),
+            to: next.writer().name.clone(),
+            lost_transactions: n_lost,
+        });
         self.set_topology(next);
         self.follow_writer();
         Ok(loss)
@@ -351,23 +388,27 @@ impl Fleet {
         let topology = self.topology();
         let back = topology.named(region)?.id;
         let next = topology.with(back)?;
+        // Before it follows and gives up what it has.
+        self.salvage(topology.named(region)?).await?;
         self.node(back).demote().await?;
         // It serves only when it has caught up: until then it may hold what the others never had.
         self.follow(back);
         if tokio::time::timeout(RETURN_MAX, self.join(back, &next)).await.is_err() {
-            self.writer().duty.progress.set_members(readers(&topology));
+            self.writer().duty.progress.set_members(self.members(&topology));
             self.unfollow(back);
             return Err(refused(
                 "The region did not catch up in time and stays offline; try again.",
             ));
         }
         self.keeper.save(&next)?;
+        self.readmit(back);
         self.set_topology(next);
         Ok(())
     }
 
     /// Stops every region.
     pub async fn stop(&self, deadline: Duration) -> Result<()> {
+        self.tasks.stop(deadline).await;
         self.stop_following();
         let nodes: Vec<Arc<Node>> = {
             let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
@@ -413,7 +454,15 @@ impl Fleet {
             });
         }
         drop(nodes);
-        self.writer().duty.progress.set_members(readers(&topology));
+        // Whoever writes has everything.
+        self.readmit(topology.writer().id);
+        self.writer().duty.progress.set_members(self.members(&topology));
+    }
+
+    /// Whom strong writes wait for.
+    pub(super) fn members(&self, topology: &Topology) -> BTreeSet<RegionId> {
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        &readers(topology) - &left_out
     }
 
     fn follow_writer(&self) {
@@ -453,7 +502,7 @@ impl Fleet {
 }
 
 /// The regions that serve and do not write.
-pub(super) fn readers(topology: &Topology) -> BTreeSet<RegionId> {
+fn readers(topology: &Topology) -> BTreeSet<RegionId> {
     topology.online().skip(1).map(|region| region.id).collect()
 }
 
@@ -511,38 +560,6 @@ async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What one region has and another has not.
-async fn difference(old: &Arc<Node>, heir: &Arc<Node>) -> Loss {
-    let has = heir.live_logs();
-    let mut loss = Loss::default();
-    for (log, theirs) in old.live_logs() {
-        let reached = has.get(&log).map_or(Lsn::ZERO, |own| own.head().lsn);
-        let n_missing = count_after(&*theirs, reached).await;
-        if n_missing > 0 {
-            loss.transactions.insert(log.0, n_missing);
-            loss.kept.insert(log.0, reached);
-        }
-    }
-    loss
-}
-
-/// Counts the transactions after an LSN: LSNs jump where an epoch begins. A log that no longer reaches back so far is counted
-/// by its LSNs.
-async fn count_after(log: &dyn Log, after: Lsn) -> u64 {
-    let head = log.head().lsn;
-    let (mut last, mut n_counted) = (after, 0);
-    while last < head {
-        match log.read_log(last, 1024 * 1024).await {
-            Ok(transactions) if !transactions.is_empty() => {
-                n_counted += transactions.len() as u64;
-                last = transactions.last().map_or(head, |transaction| transaction.lsn);
-            }
-            _ => return n_counted + head.0 - last.0,
-        }
-    }
-    n_counted
 }
 
 pub(super) fn refused(message: &str) -> Error {

@@ -15,7 +15,7 @@ use orrery_partition::storage::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::duty::Duty;
-use super::fleet::{Fleet, RegionParts, readers, refused, wait_level};
+use super::fleet::{Fleet, RegionParts, refused, wait_level};
 use super::start::provision;
 use super::topology::{Region, RegionId, RegionState, Topology};
 use crate::clock::SkewedClock;
@@ -120,6 +120,7 @@ impl Fleet {
         let next = self.topology().seeded(region)?;
         self.join(region, &next).await;
         self.keeper.save(&next)?;
+        self.readmit(region);
         self.set_topology(next);
         Ok(())
     }
@@ -129,7 +130,9 @@ impl Fleet {
     pub(super) async fn join(&self, region: RegionId, next: &Topology) {
         let (writer, node) = (self.writer(), self.node(region));
         wait_level(&writer, &node).await;
-        writer.duty.progress.set_members(readers(next));
+        let mut members = self.members(next);
+        members.insert(region);
+        writer.duty.progress.set_members(members);
         wait_level(&writer, &node).await;
     }
 
@@ -151,6 +154,8 @@ impl Fleet {
         };
         let interrupted = self.interruptible();
         let next = topology.draining(region.id)?;
+        // What only it has goes with it.
+        self.salvage(&region).await?;
         self.keeper.save(&next)?;
         self.unfollow(region.id);
         self.set_topology(next);

@@ -1,5 +1,6 @@
 //! How the regions of an account are, for those who operate it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use orrery_model::{PartitionId, Result};
@@ -23,6 +24,8 @@ pub struct RegionInfo {
     pub partitions: Vec<PartitionLag>,
     /// How far its clock is ahead of the right time, or behind.
     pub clock_skew_ms: i64,
+    /// Strong writes do not wait for it, and it answers no strong reads.
+    pub left_out: bool,
 }
 
 /// What a region lacks of one partition.
@@ -53,6 +56,11 @@ impl Fleet {
             lag_total: 0,
             partitions: Vec::new(),
             clock_skew_ms: self.clock(&region.name).map_or(0, |clock| clock.skew_ms()),
+            left_out: self
+                .left_out
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(&region.id),
         };
         if !follows {
             return info;
@@ -122,6 +130,12 @@ impl Fleet {
                     .flat_map(|partition| partition.measures(&of_region)),
             );
         }
+        measures.push(Measure {
+            name: "orrery_failover_lost_writes_total",
+            help: "transactions that no region had when one was taken over from",
+            labels: Vec::new(),
+            reading: Reading::Counter(self.n_lost.load(Ordering::Relaxed)),
+        });
         // One measure's lines stand together.
         measures.sort_by_key(|measure| measure.name);
         measures

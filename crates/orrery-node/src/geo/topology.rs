@@ -4,8 +4,10 @@
 //! Invariants: the regions stand in the order of failover priority, the first one takes writes and is online; numbers of
 //! regions are given once; `number` rises with every change and `epoch` with every change of the write region.
 
+use std::collections::BTreeMap;
+
 use orrery_model::json::{self, Number, Object, Value};
-use orrery_model::{Epoch, Error, Result, Status};
+use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
 
 /// Number of a region in its account. Given once, also to a region that leaves and comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +54,8 @@ pub struct Region {
     /// As clients know it.
     pub name: String,
     pub state: RegionState,
+    /// Of a region that another one took over from: what it has of these logs after these LSNs is not part of the account.
+    pub cut_off: BTreeMap<LogId, Lsn>,
 }
 
 /// One configuration of an account's regions.
@@ -163,6 +167,7 @@ impl Topology {
             id: RegionId(next),
             name: name.to_owned(),
             state: RegionState::Online,
+            cut_off: BTreeMap::new(),
         });
         Ok(())
     }
@@ -237,6 +242,17 @@ impl Topology {
         Ok(next)
     }
 
+    /// Notes what a region has that is not part of the account. What was noted before and lies further back stays.
+    pub fn cut_off(&mut self, id: RegionId, logs: impl Iterator<Item = (LogId, Lsn)>) {
+        let Some(region) = self.regions.iter_mut().find(|region| region.id == id) else {
+            return;
+        };
+        for (log, lsn) in logs {
+            let known = region.cut_off.entry(log).or_insert(lsn);
+            *known = (*known).min(lsn);
+        }
+    }
+
     /// Takes a region in again: as a region for reading, never as the writer.
     pub fn with(&self, region: RegionId) -> Result<Topology> {
         if self.is_online(region) {
@@ -259,6 +275,9 @@ impl Topology {
     fn set_state(&mut self, id: RegionId, state: RegionState) {
         for region in self.regions.iter_mut().filter(|region| region.id == id) {
             region.state = state;
+            if state == RegionState::Online {
+                region.cut_off.clear();
+            }
         }
     }
 
@@ -272,6 +291,9 @@ impl Topology {
             object.insert("id", Value::Number(Number::from(i64::from(region.id.0))));
             object.insert("name", Value::from(region.name.as_str()));
             object.insert("state", Value::from(region.state.name()));
+            let cut_off = region.cut_off.iter();
+            let cut_off = cut_off.map(|(log, lsn)| (log.to_string(), Value::Number(Number::from(lsn.0 as i64))));
+            object.insert("cutOff", Value::Object(cut_off.collect()));
             Value::Object(object)
         };
         root.insert("regions", Value::Array(self.regions.iter().map(region).collect()));
@@ -285,7 +307,17 @@ impl Topology {
         let root = json::parse_value(text).map_err(|_| malformed())?;
         let whole = |value: &Value, name: &str| value.get(name)?.as_number()?.as_i64();
         let region = |value: &Value| {
+            let position = |(log, lsn): (&str, &Value)| {
+                let lsn = u64::try_from(lsn.as_number()?.as_i64()?).ok()?;
+                Some((LogId(log.parse().ok()?), Lsn(lsn)))
+            };
+            let cut_off = match value.get("cutOff") {
+                None => BTreeMap::new(),
+                Some(Value::Object(cut_off)) => cut_off.iter().map(position).collect::<Option<_>>()?,
+                Some(_) => return None,
+            };
             Some(Region {
+                cut_off,
                 id: RegionId(u32::try_from(whole(value, "id")?).ok()?),
                 name: value.get("name")?.as_str()?.to_owned(),
                 state: RegionState::named(value.get("state")?.as_str()?)?,

@@ -48,6 +48,7 @@ pub fn self_link(rid: &ResourceId, kind: ResourceKind) -> String {
         ResourceKind::StoredProcedure => format!("dbs/{database}/colls/{own}/sprocs/{rid}/"),
         ResourceKind::Trigger => format!("dbs/{database}/colls/{own}/triggers/{rid}/"),
         ResourceKind::UserDefinedFunction => format!("dbs/{database}/colls/{own}/udfs/{rid}/"),
+        ResourceKind::Conflict => format!("dbs/{database}/colls/{own}/conflicts/{rid}/"),
         ResourceKind::Offer => format!("offers/{rid}/"),
     }
 }

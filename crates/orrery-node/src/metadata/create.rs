@@ -155,7 +155,7 @@ fn put_offer(change: &mut Change<'_>, target: &ResourceId, kind: ResourceKind, t
     change.put(Record::Offer(rid, Some(offer)));
 }
 
-fn next_rid(change: &mut Change<'_>, kind: ResourceKind, parent: Option<&ResourceId>) -> Result<ResourceId> {
+pub(super) fn next_rid(change: &mut Change<'_>, kind: ResourceKind, parent: Option<&ResourceId>) -> Result<ResourceId> {
     let under = || parent.ok_or_else(|| Error::bad_request("The resource needs a parent."));
     let counters = &mut change.counters;
     let child =
@@ -176,6 +176,7 @@ fn next_rid(change: &mut Change<'_>, kind: ResourceKind, parent: Option<&Resourc
         ResourceKind::Permission => ResourceId::permission(under()?, counters.others + 1),
         ResourceKind::StoredProcedure => child(ChildKind::StoredProcedure)?,
         ResourceKind::Trigger => child(ChildKind::Trigger)?,
+        ResourceKind::Conflict => child(ChildKind::Conflict)?,
         ResourceKind::UserDefinedFunction => child(ChildKind::UserDefinedFunction)?,
         ResourceKind::Offer => {
             return Err(Error::bad_request(

@@ -30,6 +30,7 @@ pub fn check(kind: ResourceKind, body: &Value, current: Option<&[u8]>) -> Result
                 "Offers are created with their database or container.",
             ));
         }
+        ResourceKind::Conflict => return Err(Error::bad_request("Conflicts are not made by clients.")),
     };
     Ok((name.to_owned(), Value::Object(definition).to_text().into_bytes()))
 }

@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::reindex;
 
 pub mod body;
+pub mod conflicts;
 mod create;
 mod delete;
 mod kinds;
@@ -121,9 +122,10 @@ fn parent(catalogue: &Catalogue, kind: ResourceKind, path: &[Selector]) -> Resul
         ResourceKind::Database | ResourceKind::Offer => &[],
         ResourceKind::Container | ResourceKind::User => &[ResourceKind::Database],
         ResourceKind::Permission => &[ResourceKind::Database, ResourceKind::User],
-        ResourceKind::StoredProcedure | ResourceKind::Trigger | ResourceKind::UserDefinedFunction => {
-            &[ResourceKind::Database, ResourceKind::Container]
-        }
+        ResourceKind::StoredProcedure
+        | ResourceKind::Trigger
+        | ResourceKind::UserDefinedFunction
+        | ResourceKind::Conflict => &[ResourceKind::Database, ResourceKind::Container],
     };
     let mut parent: Option<ResourceId> = None;
     for (kind, selector) in ancestors.iter().zip(path) {

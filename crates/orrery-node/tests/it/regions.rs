@@ -19,6 +19,7 @@ const WEST: &str = "West US";
 const NORTH: &str = "North Europe";
 const ASIA: &str = "Southeast Asia";
 
+mod failover;
 mod membership;
 
 /// Three regions, their stores, and what survives a restart.
@@ -35,9 +36,14 @@ impl Regions {
     }
 
     async fn with(consistency: Consistency) -> Regions {
+        Regions::of(consistency, 1).await
+    }
+
+    /// New containers have this many partitions.
+    async fn of(consistency: Consistency, partitions: u32) -> Regions {
         let stores: Vec<Arc<dyn Store>> = (0..3).map(|_| MemoryStore::new() as Arc<dyn Store>).collect();
         let keeper = Arc::new(InMemory::default());
-        let fleet = start(&stores, &keeper, consistency).await;
+        let fleet = start_of(&stores, &keeper, consistency, partitions).await;
         Regions {
             fleet,
             stores,
@@ -89,6 +95,15 @@ impl Regions {
 }
 
 async fn start(stores: &[Arc<dyn Store>], keeper: &Arc<InMemory>, consistency: Consistency) -> Arc<Fleet> {
+    start_of(stores, keeper, consistency, 1).await
+}
+
+async fn start_of(
+    stores: &[Arc<dyn Store>],
+    keeper: &Arc<InMemory>,
+    consistency: Consistency,
+    partitions: u32,
+) -> Arc<Fleet> {
     let parts = [WEST, NORTH, ASIA].iter().zip(stores).map(|(name, store)| RegionParts {
         name: (*name).to_owned(),
         store: Arc::clone(store),
@@ -96,6 +111,7 @@ async fn start(stores: &[Arc<dyn Store>], keeper: &Arc<InMemory>, consistency: C
     });
     let mut settings = settings();
     settings.account.consistency = consistency;
+    settings.partitions = partitions;
     let bounds = Bounds {
         transactions: 5,
         age: Duration::from_secs(300),

@@ -30,6 +30,8 @@ pub struct AccountEntry {
     consistency: Option<String>,
     /// Of the global endpoint; the regions' come after it.
     port: Option<u16>,
+    /// Another region takes over by itself when the one that writes cannot be reached for this long.
+    failover_after_ms: Option<u64>,
 }
 
 /// One of `[[links]]`. Leads there and back, unless it says otherwise.
@@ -63,6 +65,8 @@ pub struct AccountConfig {
     pub port: u16,
     /// Where clients are told to find an account of one region.
     pub advertise: Option<String>,
+    /// Another region takes over by itself when the one that writes cannot be reached for this long.
+    pub failover_after: Option<Duration>,
 }
 
 /// How one direction between two regions behaves, in every account that has both.
@@ -106,6 +110,7 @@ impl Plain<'_> {
             regions_named: self.regions_named,
             port: self.port,
             advertise: self.advertise.clone(),
+            failover_after: None,
         })
     }
 
@@ -132,6 +137,10 @@ impl Plain<'_> {
     fn one_of(&self, entry: &AccountEntry, port: u16) -> Result<AccountConfig> {
         check_id(&entry.id)?;
         check_regions(&entry.regions)?;
+        ensure!(
+            entry.failover_after_ms.is_none() || entry.regions.len() > 2,
+            "failover-after-ms needs three regions: two cannot tell which of them is cut off"
+        );
         Ok(AccountConfig {
             id: entry.id.clone(),
             key: key(entry.key.as_deref().unwrap_or(self.key))?,
@@ -140,6 +149,7 @@ impl Plain<'_> {
             regions_named: true,
             port,
             advertise: None,
+            failover_after: entry.failover_after_ms.map(Duration::from_millis),
         })
     }
 }

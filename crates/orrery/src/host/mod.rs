@@ -99,6 +99,7 @@ impl Host {
                 // An account that has not both ends has no such link.
                 let _ = fleet.set_link(&link.from, &link.to, link.settings.clone());
             }
+            fleet.set_managed_failover(account.failover_after);
             let doors = Arc::new(doors);
             fleet.settle(Arc::new(AccountSites {
                 number: register.number(&account.id)?,

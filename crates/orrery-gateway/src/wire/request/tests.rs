@@ -142,6 +142,8 @@ fn verbs_a_resource_does_not_have_are_not_allowed() {
         "DELETE /dbs",
         "POST /offers",
         "DELETE /offers/AbC0",
+        "POST /dbs/d/colls/c/conflicts",
+        "PUT /dbs/d/colls/c/conflicts/x",
         "PUT /dbs/d/colls/c/docs",
         "POST /dbs/d/colls/c/docs/x",
         "HEAD /dbs/d/colls/c/docs/x",
@@ -156,7 +158,6 @@ fn verbs_a_resource_does_not_have_are_not_allowed() {
 #[test]
 fn features_that_do_not_exist_say_so() {
     for (line, word) in [
-        ("GET /dbs/d/colls/c/conflicts", "conflict"),
         ("GET /dbs/d/clientencryptionkeys", "encryption"),
         ("POST /dbs/d/colls/c/sprocs/s", "stored procedures"),
     ] {

@@ -1,0 +1,174 @@
+//! Looks after the regions of an account: which of them strong writes wait for, and, when the account wishes so, whether the
+//! region that writes must be taken over from.
+//!
+//! Under strong consistency with three regions or more, a minority that is slow or cannot be reached is left out: it answers
+//! no strong reads before writes stop waiting for it, and again only when writes wait for it and it has everything.
+//! With two regions nobody is left out.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::duty::Promise;
+use super::fleet::{Fleet, wait_level};
+use super::topology::RegionId;
+
+const INTERVAL: Duration = Duration::from_millis(250);
+/// How long strong writes wait for a region before it is left out.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a region that has caught up may take for the last step.
+const RETURN_WAIT: Duration = Duration::from_secs(1);
+
+/// Looks after the regions for as long as there are any.
+pub async fn run(fleet: Weak<Fleet>, stopped: impl Future<Output = ()>) {
+    tokio::select! {
+        // What has begun is finished by whoever looks next.
+        () = stopped => {}
+        () = look_after(fleet) => {}
+    }
+}
+
+async fn look_after(fleet: Weak<Fleet>) {
+    let mut unreachable_since = None;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let Some(fleet) = fleet.upgrade() else { return };
+        if fleet.promise == Promise::Everywhere {
+            fleet.adjust_quorum().await;
+        }
+        if let Some(after) = fleet.managed_failover_after() {
+            fleet.take_over_if_unreachable(after, &mut unreachable_since).await;
+        }
+    }
+}
+
+impl Fleet {
+    /// Lets another region take over by itself when the one that writes cannot be reached for this long; `None`: never.
+    pub fn set_managed_failover(&self, after: Option<Duration>) {
+        *self.managed_failover.lock().unwrap_or_else(PoisonError::into_inner) = after;
+    }
+
+    fn managed_failover_after(&self) -> Option<Duration> {
+        *self.managed_failover.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves out who is too slow, as many as there may be, and takes in who has caught up.
+    async fn adjust_quorum(&self) {
+        let topology = self.topology();
+        let readers: Vec<RegionId> = topology.online().skip(1).map(|region| region.id).collect();
+        // With the writer, a majority must remain: one of three or four regions, two of five.
+        let may_be_left_out = readers.len() / 2;
+        for region in &readers {
+            let out = self.left_out();
+            // One that is offline by now is no longer counted, but not up to date either.
+            let n_out = out.iter().filter(|out| readers.contains(out)).count();
+            match (self.is_slow(*region), out.contains(region)) {
+                (true, false) if n_out < may_be_left_out => self.leave_out(*region),
+                (false, true) => self.take_back(*region).await,
+                _ => {}
+            }
+        }
+    }
+
+    fn is_slow(&self, region: RegionId) -> bool {
+        let writer = self.writer();
+        let limit = match self.left_out().contains(&region) {
+            // It comes back when it has nearly everything.
+            true => INTERVAL,
+            false => PATIENCE,
+        };
+        let logs = writer.live_logs();
+        logs.keys()
+            .any(|log| writer.duty.progress.of(*log).lag(region).age > limit)
+    }
+
+    fn leave_out(&self, region: RegionId) {
+        let Some(node) = self.find_node(region) else { return };
+        tracing::warn!(
+            region = region.0,
+            "strong writes no longer wait for a region that is too slow"
+        );
+        // In this order: from here on it answers no strong reads, and only then writes go on without it.
+        node.duty.set_left_out(true);
+        let mut out = self.left_out();
+        out.insert(region);
+        self.set_left_out(out);
+    }
+
+    async fn take_back(&self, region: RegionId) {
+        let mut out = self.left_out();
+        out.remove(&region);
+        self.set_left_out(out);
+        // Writes wait for it again; what was acknowledged before it must have as well.
+        let Some(node) = self.find_node(region) else { return };
+        let writer = self.writer();
+        if tokio::time::timeout(RETURN_WAIT, wait_level(&writer, &node))
+            .await
+            .is_ok()
+        {
+            node.duty.set_left_out(false);
+            tracing::info!(region = region.0, "strong writes wait for all regions again");
+        } else {
+            self.leave_out(region);
+        }
+    }
+
+    fn left_out(&self) -> BTreeSet<RegionId> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_left_out(&self, regions: BTreeSet<RegionId>) {
+        *self.left_out.lock().unwrap_or_else(PoisonError::into_inner) = regions;
+        let members = self.members(&self.topology());
+        self.writer().duty.progress.set_members(members);
+    }
+
+    /// A region has everything that was ever acknowledged, and counts from now on.
+    pub(super) fn readmit(&self, region: RegionId) {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        left_out.remove(&region);
+        drop(left_out);
+        if let Some(node) = self.find_node(region) {
+            node.duty.set_left_out(false);
+        }
+    }
+
+    /// Takes the region that writes offline when nobody has reached it for long enough and a majority is left to decide.
+    async fn take_over_if_unreachable(self: Arc<Self>, after: Duration, since: &mut Option<Instant>) {
+        let topology = self.topology();
+        let n_online = topology.online().count();
+        let has_majority = n_online > 2;
+        if !has_majority || !self.is_unreachable(topology.writer().id) {
+            *since = None;
+            return;
+        }
+        if since.get_or_insert_with(Instant::now).elapsed() < after {
+            return;
+        }
+        *since = None;
+        let name = topology.writer().name.clone();
+        tracing::warn!(
+            region = name,
+            "the region that takes writes cannot be reached; another one takes over"
+        );
+        if let Err(error) = self.take_offline(&name).await {
+            tracing::error!(region = name, %error, "no other region could take over");
+        }
+    }
+
+    /// Does nobody get an answer from this region: neither clients nor any other region?
+    fn is_unreachable(&self, region: RegionId) -> bool {
+        let topology = self.topology();
+        let mut others = topology
+            .online()
+            .filter(|other| other.id != region)
+            .map(|other| other.id);
+        let is_cut = |other: RegionId| {
+            let link = self.link_between(region, other);
+            link.is_some_and(|link| link.settings().cut)
+        };
+        self.outage(region).is_some() || others.all(is_cut)
+    }
+}
