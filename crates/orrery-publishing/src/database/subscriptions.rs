@@ -10,11 +10,11 @@ use super::freshness::AccountAnswer;
 use super::outbox::Intent;
 use super::{ContentPublishDatabase, insist};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
-use crate::clock;
 use crate::entity::{Entity, FilterLayout, Listing, Subscription, SubscriptionState, check_user};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::filter::Filter;
 use crate::union::Cancellations;
+use crate::{clock, ids};
 
 const LISTINGS: &str = "SELECT * FROM c WHERE c.PartitionKey = @key AND c.Type = @type";
 /// Attempts to write a state while others write it too.
@@ -53,7 +53,14 @@ impl ContentPublishDatabase {
         let filter = Filter::parse(filter)?;
         let account = self.local();
         let buckets = self.buckets(&filter).await?;
-        let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), clock::now_ms());
+        let listing = ids::listing_id(user, &filter.to_string());
+        let known = match account.read::<Listing>(user, &listing, ReadAt::Near).await {
+            Ok(seen) => Some(seen.value.changed_at),
+            Err(error) if error.kind == CallKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let at = after(clock::now_ms(), known);
+        let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), at);
         let written = write_newer(account, subscription, Write::Create).await?;
         Ok(ActiveSubscription {
             filter,
@@ -75,7 +82,10 @@ impl ContentPublishDatabase {
     pub async fn delete_subscription(&self, user: &str, filter: &str) -> Result<Unsubscribed, PublishError> {
         check_user(user)?;
         let filter = Filter::parse(filter)?;
-        let now = clock::now_ms();
+        let listings = self.read_listings(user).await;
+        let listings = listings.iter().flatten().flat_map(|seen| &seen.value);
+        let same = listings.filter(|listing| listing.subscription_filter == filter);
+        let now = after(clock::now_ms(), same.map(|listing| listing.changed_at).max());
         // Also where there was none: this is what hides notifications of other accounts until they know.
         cancel_in(self.local(), user, &filter, now, Write::Create).await?;
         let others: Vec<_> = self
@@ -214,6 +224,12 @@ impl ContentPublishDatabase {
     }
 }
 
+/// When a change happens that a user makes now: after every change the user can know of, whatever the clocks of two regions
+/// make of it. Otherwise the earlier change would win.
+fn after(now_ms: u64, known: Option<u64>) -> u64 {
+    known.map_or(now_ms, |known| now_ms.max(known + 1))
+}
+
 /// How many buckets a filter has in an account.
 pub(crate) async fn read_layout(account: &AccountClient, filter: &Filter) -> Result<u32, CallError> {
     match account
@@ -328,4 +344,16 @@ pub(crate) async fn write_listing(account: &AccountClient, listing: Listing) -> 
         }
     }
     Err(account.error(CallKind::Changed, "changed again and again", None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_does_now_is_later_than_what_another_regions_clock_has_written() {
+        assert_eq!(after(1000, None), 1000);
+        assert_eq!(after(1000, Some(900)), 1000);
+        assert_eq!(after(1000, Some(1500)), 1501);
+    }
 }
