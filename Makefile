@@ -5,13 +5,17 @@ TOOLS := $(CURDIR)/.tools
 BIN := target/debug/orrery
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint unit web web-test browser conformance bench soak sim
+.PHONY: help up emulator test lint unit web web-test browser conformance bench soak sim
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-up: ## Build what is missing and run the emulator on port 8081
-	$(CARGO) build --release -p orrerydb
+up: web ## Build what is missing and run the publishing platform: three regions, http://localhost:8080
+	$(CARGO) build --release --locked -p orrerydb
+	target/release/orrery up
+
+emulator: ## Build what is missing and run the emulator on port 8081
+	$(CARGO) build --release --locked -p orrerydb
 	target/release/orrery emulator
 
 test: lint unit web-test conformance ## Everything CI runs: lints, unit, integration, simulation, crash, SDK conformance
@@ -32,11 +36,11 @@ web-test: web/node_modules/.package-lock.json ## The web application's types, ac
 
 browser: web ## The web application in a browser against `orrery up`; needs Debian's package chromium
 	@command -v "$${CHROMIUM:-chromium}" >/dev/null || { echo "the system package chromium is missing"; exit 1; }
-	$(CARGO) build -p orrerydb --locked
+	$(CARGO) build --workspace --bin orrery --locked
 	cd web && ORRERY_BIN=$(CURDIR)/$(BIN) npm run e2e
 
 conformance: ## The official SDKs of five languages against a running server
-	$(CARGO) build -p orrerydb --locked
+	$(CARGO) build --workspace --bin orrery --locked
 	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run
 
 bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the comparison rows

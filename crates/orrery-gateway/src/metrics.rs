@@ -26,6 +26,19 @@ const BUCKETS_US: [u64; 14] = [
 /// Name under which requests that were refused before they were understood are counted.
 pub const UNKNOWN_OPERATION: &str = "unknown";
 
+/// Operations that read items, and those that write them.
+const READS: [&str; 4] = ["read_item", "read_items", "query_items", "change_feed"];
+const WRITES: [&str; 8] = [
+    "create_item",
+    "upsert_item",
+    "replace_item",
+    "patch_item",
+    "delete_item",
+    "batch",
+    "bulk",
+    "delete_partition_key",
+];
+
 #[derive(Debug, Default)]
 pub struct Metrics {
     operations: RwLock<BTreeMap<&'static str, Arc<OperationMetrics>>>,
@@ -97,6 +110,17 @@ impl Metrics {
         metrics
             .charge_hundredths
             .fetch_add(charge.as_hundredths(), Ordering::Relaxed);
+    }
+
+    /// Requests that read items and that wrote items, since the start.
+    pub fn item_requests(&self) -> (u64, u64) {
+        let operations = self.operations.read().unwrap_or_else(PoisonError::into_inner);
+        let count = |names: &[&str]| {
+            let known = names.iter().filter_map(|name| operations.get(name));
+            let counts = known.flat_map(|metrics| &metrics.by_status);
+            counts.map(|count| count.load(Ordering::Relaxed)).sum()
+        };
+        (count(&READS), count(&WRITES))
     }
 
     fn of(&self, operation: &'static str) -> Arc<OperationMetrics> {

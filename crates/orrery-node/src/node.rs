@@ -338,17 +338,16 @@ impl Node {
         let log = self.store.open(range.log, Role::Follow).await.map_err(unreadable)?;
         // No writer takes anything from this inbox: whatever is put in is refused.
         let (sender, _) = mpsc::channel(1);
-        let ended = CancellationToken::new();
-        ended.cancel();
-        let partition = Arc::new(Partition::new(
+        let partition = Partition::new(
             range.partition,
             log,
             sender,
             Arc::clone(&self.cache),
             Throttle::default(),
-            ended,
+            CancellationToken::new(),
             Commitment::Learned(watch::Sender::new(Lsn::ZERO)),
-        )?);
+        )?;
+        let partition = Arc::new(partition.without_writer());
         self.partitions
             .write()
             .unwrap_or_else(PoisonError::into_inner)

@@ -14,7 +14,7 @@ use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Snapshot};
 use orrery_partition::stored::StoredItem;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::PartitionFacts;
 use crate::cache::{CacheKey, HotCache};
@@ -37,6 +37,8 @@ pub struct Partition {
     inbox: mpsc::Sender<Job>,
     cache: Arc<HotCache>,
     ended: CancellationToken,
+    /// Ends a partition without a writer when nobody holds it any more.
+    _ends_with_holders: Option<DropGuard>,
     commitment: Commitment,
 }
 
@@ -106,10 +108,19 @@ impl Partition {
             inbox,
             cache,
             ended,
+            _ends_with_holders: None,
             commitment,
         };
         partition.refresh_session_version()?;
         Ok(partition)
+    }
+
+    /// The same for a partition that another region writes: no writer of its own tells when it has ended.
+    pub fn without_writer(self) -> Partition {
+        Partition {
+            _ends_with_holders: Some(self.ended.clone().drop_guard()),
+            ..self
+        }
     }
 
     /// Reads the version of session tokens from the view: a new epoch may have been applied.
@@ -168,7 +179,7 @@ impl Partition {
         held.await.map_err(|_| stopping())
     }
 
-    /// Completes when the writer has ended, which it does once nobody holds this partition any more.
+    /// Completes when the writer has ended, which it does once nobody holds this partition any more; without a writer, then.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.ended.clone().cancelled_owned()
     }

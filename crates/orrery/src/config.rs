@@ -157,6 +157,16 @@ pub struct Raw {
 impl Raw {
     /// Gathers all four sources. `environment` is passed in so that tests need not change the process's.
     pub fn gather(flags: &ServerFlags, environment: impl Iterator<Item = (String, String)>) -> Result<Raw> {
+        Raw::layered(flags.config.clone(), None, environment, flags.given())
+    }
+
+    /// The same with flags of any command, and with a settings text of its own in place of the usual file.
+    pub fn layered(
+        file: Option<PathBuf>,
+        own_text: Option<&str>,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: Vec<(&'static str, String)>,
+    ) -> Result<Raw> {
         let defaults = SETTINGS
             .iter()
             .map(|(name, value, _)| (*name, ((*value).to_owned(), DEFAULT.to_owned())));
@@ -165,12 +175,14 @@ impl Raw {
             accounts: Vec::new(),
             links: Vec::new(),
         };
-        let file = flags
-            .config
-            .clone()
-            .or_else(|| Some(PathBuf::from("orrery.toml")).filter(|path| path.exists()));
-        if let Some(path) = file {
-            raw.read_file(&path)?;
+        let usual = || Some(PathBuf::from("orrery.toml")).filter(|path| path.exists());
+        match (own_text, file) {
+            (Some(text), _) => raw.read_text(text, "the command")?,
+            (None, file) => {
+                if let Some(path) = file.or_else(usual) {
+                    raw.read_file(&path)?;
+                }
+            }
         }
         for (name, value) in environment {
             let Some(setting) = name.strip_prefix("ORRERY_") else {
@@ -181,7 +193,7 @@ impl Raw {
             }
             raw.set(&setting.to_ascii_lowercase().replace('_', "-"), value, &name)?;
         }
-        for (name, value) in flags.given() {
+        for (name, value) in flags {
             raw.set(name, value, &format!("--{name}"))?;
         }
         Ok(raw)
@@ -189,11 +201,12 @@ impl Raw {
 
     fn read_file(&mut self, path: &Path) -> Result<()> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let table: toml::Table = text
-            .parse()
-            .with_context(|| format!("{} is not valid TOML", path.display()))?;
+        self.read_text(&text, &path.display().to_string())
+    }
+
+    fn read_text(&mut self, text: &str, source: &str) -> Result<()> {
+        let table: toml::Table = text.parse().with_context(|| format!("{source} is not valid TOML"))?;
         for (name, value) in table {
-            let source = path.display().to_string();
             let malformed = || format!("{source}: {name} cannot be understood");
             match name.as_str() {
                 "accounts" => {
@@ -219,7 +232,7 @@ impl Raw {
                 toml::Value::Integer(value) => value.to_string(),
                 _ => bail!("{source}: {name} must be a string, an integer or true or false"),
             };
-            self.set(&name, text, &source)?;
+            self.set(&name, text, source)?;
         }
         Ok(())
     }

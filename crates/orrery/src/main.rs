@@ -6,6 +6,8 @@ mod config;
 mod host;
 mod json_items;
 mod logging;
+#[cfg(feature = "platform")]
+mod platform;
 mod position;
 mod progress;
 mod runtime;
@@ -33,6 +35,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// The publishing platform: one account per region, a service for each, and the web application
+    #[cfg(feature = "platform")]
+    Up(commands::up::UpFlags),
     /// One account with the development key, ready for any SDK
     Emulator(config::ServerFlags),
     /// Physical partitions of a running server
@@ -65,6 +70,8 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
+        #[cfg(feature = "platform")]
+        Command::Up(flags) => commands::up::run(&flags),
         Command::Emulator(flags) => commands::serve::run(&flags),
         Command::Partition(command) => commands::partition::run(&command),
         Command::Sql(flags) => commands::sql::run(&flags),

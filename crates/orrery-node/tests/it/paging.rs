@@ -106,7 +106,7 @@ fn grouped() -> impl Strategy<Value = String> {
     let shape = one_of(&[
         "c.n, COUNT(1) AS k, AVG(c.n) AS a|c.n",
         "c.s, MAX(c.m) AS most|c.s",
-        "VALUE {g: c.g, ids: MAKELIST(c.id)}|c.g",
+        "c.g, MAKELIST(c.id) AS ids|c.g",
         "c.n, c.s, SUM(ARRAY_LENGTH(c.tags)) AS tags|c.n, c.s",
     ]);
     (shape, filter(), window()).prop_map(|(shape, filter, (top, limit))| {

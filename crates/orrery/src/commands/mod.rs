@@ -11,3 +11,5 @@ pub mod region;
 pub mod serve;
 pub mod sql;
 pub mod topology;
+#[cfg(feature = "platform")]
+pub mod up;

@@ -24,7 +24,7 @@ pub fn run(flags: &ServerFlags) -> Result<()> {
 
 /// Every connection is a file, and the usual limit is meant for other programs. What the system does not allow, it refuses
 /// when it comes to it.
-fn allow_many_files() {
+pub fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: limit.maximum,
@@ -50,7 +50,7 @@ async fn serve(config: &ServerConfig, seed_file: Option<&Path>) -> Result<()> {
     host.stop().await
 }
 
-fn ready_line(host: &Host) -> serde_json::Value {
+pub fn ready_line(host: &Host) -> serde_json::Value {
     serde_json::json!({
         "event": "ready",
         "version": env!("CARGO_PKG_VERSION"),

@@ -62,6 +62,11 @@ pub struct Doors {
 #[derive(Debug, Default)]
 struct State {
     region_ports: BTreeMap<RegionId, u16>,
+    #[cfg_attr(
+        not(feature = "platform"),
+        expect(dead_code, reason = "only the platform shows what they count")
+    )]
+    pipelines: BTreeMap<RegionId, Arc<Pipeline>>,
     /// Bound and not yet accepting.
     closed: Vec<(Option<RegionId>, Vec<TcpListener>)>,
     /// Each closes one region's endpoint.
@@ -140,7 +145,13 @@ impl Doors {
             parts.ca_pem = frame.ca_pem.clone();
             parts.movable_clock = frame.settings.development.then(|| Arc::clone(&frame.clock));
             parts.addresses = self.addresses.clone();
-            let gateway = Gateway::new(Arc::new(Pipeline::new(parts)), Some(frame.acceptor.clone()));
+            let pipeline = Arc::new(Pipeline::new(parts));
+            // Without one of its own, a region is reached at the global endpoint.
+            let counted = region.or_else(|| state.region_ports.is_empty().then_some(fleet.topology().writer().id));
+            if let Some(region) = counted {
+                state.pipelines.insert(region, Arc::clone(&pipeline));
+            }
+            let gateway = Gateway::new(pipeline, Some(frame.acceptor.clone()));
             let stop = frame.stopping.child_token();
             if let Some(region) = region {
                 state.open.insert(region, stop.clone());
@@ -149,6 +160,12 @@ impl Doors {
                 .serving
                 .spawn(async move { gateway.serve(listeners, stop.cancelled()).await });
         }
+    }
+
+    /// What answers in a region.
+    #[cfg(feature = "platform")]
+    pub fn pipeline(&self, region: RegionId) -> Option<Arc<Pipeline>> {
+        self.state().pipelines.get(&region).cloned()
     }
 
     pub fn global_url(&self) -> String {

@@ -15,6 +15,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+#[cfg(feature = "platform")]
+use orrery_gateway::Pipeline;
 use orrery_gateway::tls::{self, Authority};
 use orrery_node::account::{Account, Secret};
 use orrery_node::geo::fleet::{Fleet, RegionParts};
@@ -71,6 +73,22 @@ pub struct RegionEndpoint {
     pub endpoint: String,
     /// `write` or `read`.
     pub role: &'static str,
+}
+
+/// What the regions of one account have answered.
+#[cfg(feature = "platform")]
+#[derive(Clone, Debug)]
+pub struct RegionTraffic {
+    pipelines: Vec<(String, Arc<Pipeline>)>,
+}
+
+#[cfg(feature = "platform")]
+impl RegionTraffic {
+    /// Reads and writes of items since the start.
+    pub fn of(&self, region: &str) -> (u64, u64) {
+        let found = self.pipelines.iter().find(|(name, _)| name == region);
+        found.map_or((0, 0), |(_, pipeline)| pipeline.metrics().item_requests())
+    }
 }
 
 impl Host {
@@ -132,6 +150,13 @@ impl Host {
         Ok(&first.fleet)
     }
 
+    /// Every account's regions and what they have answered, in the order in which accounts were named. Complete once everything
+    /// is served.
+    #[cfg(feature = "platform")]
+    pub fn fleets(&self) -> Vec<(Arc<Fleet>, RegionTraffic)> {
+        self.accounts.iter().map(Served::fleet).collect()
+    }
+
     /// Where everything is found, in the order in which accounts were named.
     pub fn endpoints(&self) -> Vec<AccountEndpoints> {
         self.accounts.iter().map(Served::endpoints).collect()
@@ -151,6 +176,15 @@ impl Host {
 }
 
 impl Served {
+    #[cfg(feature = "platform")]
+    fn fleet(&self) -> (Arc<Fleet>, RegionTraffic) {
+        let topology = self.fleet.topology();
+        let of =
+            |region: &orrery_node::geo::topology::Region| Some((region.name.clone(), self.doors.pipeline(region.id)?));
+        let pipelines = topology.regions.iter().filter_map(of).collect();
+        (Arc::clone(&self.fleet), RegionTraffic { pipelines })
+    }
+
     fn endpoints(&self) -> AccountEndpoints {
         let topology = self.fleet.topology();
         let writer = topology.writer().id;
