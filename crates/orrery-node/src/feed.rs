@@ -161,8 +161,12 @@ pub fn target_range(container: &ContainerEntry, target: &FeedTarget) -> Result<E
         .unwrap_or(EpkRange::new(Epk::max(), Epk::max())))
 }
 
-/// Runs blocking work on a thread meant for it.
+/// Runs blocking work on a thread meant for it; in its place where there is one thread for everything, as in simulations, which
+/// could not tell otherwise what happens first.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    if tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
+        return work();
+    }
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Error::new(Status::INTERNAL, "The read failed.").with_source(error))?

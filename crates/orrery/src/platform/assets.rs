@@ -4,7 +4,7 @@ use bytes::Bytes;
 use orrery_platform::{Asset, Assets};
 
 #[derive(rust_embed::RustEmbed)]
-#[folder = "$CARGO_MANIFEST_DIR/../../web/dist"]
+#[folder = "../../web/dist"]
 #[allow_missing = true]
 struct Files;
 
