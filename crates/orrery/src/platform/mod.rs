@@ -9,10 +9,12 @@ mod demo;
 mod world;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use orrery_platform::token::DevelopmentTokens;
 use orrery_platform::{Platform, PlatformSettings, RegionUrl};
+use orrery_publishing::database::PageRequest;
 use orrery_publishing::fanout::FanoutSettings;
 use orrery_publishing::processor::InstanceName;
 use orrery_publishing::topology::{AccountEntry, AccountKey, AccountTable};
@@ -30,6 +32,9 @@ use world::World;
 
 /// From the first region's service to the second's; the ports in between are left to emulators.
 const PORTS_BETWEEN: u16 = 10;
+
+/// How long a new platform waits for its regions to hear of each other.
+const START_MAX: Duration = Duration::from_secs(10);
 
 /// What the platform is asked to do besides serving.
 #[derive(Clone, Debug)]
@@ -151,7 +156,25 @@ async fn databases(table: &AccountTable) -> Result<Vec<ContentPublishDatabase>> 
         prepared.with_context(|| format!("cannot prepare the account {}", entry.name))?;
         databases.push(database);
     }
+    for database in &databases {
+        wait_for_all(database).await;
+    }
     Ok(databases)
+}
+
+/// Waits until every account answers a region: what was made in one region takes its time to the others. A region that does not
+/// hear of it for long serves what it has.
+async fn wait_for_all(database: &ContentPublishDatabase) {
+    let known = async || {
+        let page = database.read_reviews("none", &PageRequest::default()).await;
+        page.is_ok_and(|page| page.missing.is_empty())
+    };
+    let all = async {
+        while !known().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let _ = tokio::time::timeout(START_MAX, all).await;
 }
 
 fn platforms(
