@@ -36,11 +36,11 @@ web-test: web/node_modules/.package-lock.json ## The web application's types, ac
 
 browser: web ## The web application in a browser against `orrery up`; needs Debian's package chromium
 	@command -v "$${CHROMIUM:-chromium}" >/dev/null || { echo "the system package chromium is missing"; exit 1; }
-	$(CARGO) build --workspace --bin orrery --locked
+	$(CARGO) test --workspace --locked --no-run
 	cd web && ORRERY_BIN=$(CURDIR)/$(BIN) npm run e2e
 
 conformance: ## The official SDKs of five languages against a running server
-	$(CARGO) build --workspace --bin orrery --locked
+	$(CARGO) test --workspace --locked --no-run
 	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run
 
 bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the comparison rows
