@@ -14,6 +14,7 @@ pub mod cores;
 pub mod dice;
 pub mod nodes;
 pub mod regions;
+mod requests;
 
 #[path = "../../crates/orrery-storage/tests/crash/disk.rs"]
 #[allow(

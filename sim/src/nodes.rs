@@ -7,21 +7,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use orrery_model::etag::Precondition;
-use orrery_model::{Lsn, PartitionKey, Timestamp, json};
-use orrery_node::account::{Account, Secret};
+use orrery_model::{Lsn, Timestamp, json};
 use orrery_node::api::{
-    BatchOperation, BatchStep, Consistency, ContainerRef, FeedTarget, ItemBody, ItemOperation, ItemSelector, ItemVerb,
-    MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, ResourceKind, Selector,
+    BatchOperation, BatchStep, Consistency, FeedTarget, ItemOperation, ItemSelector, ItemVerb, Operation, Options,
+    Outcome, Page,
 };
-use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
+use orrery_node::{Failure, ManualClock, Node, Reply};
 use orrery_partition::storage::Store;
 use orrery_storage::MemoryStore;
 
 use crate::Trace;
 use crate::dice::Dice;
 use crate::failing::{Cut, FailingStore};
+use crate::requests::{body, container, create_container, partition_key, request, settings};
 
 const N_STEPS: usize = 80;
 
@@ -76,37 +75,12 @@ impl World {
             unknown: Writes::new(),
             n: 0,
         };
-        world.create(ResourceKind::Database, vec![], r#"{"id":"db"}"#).await;
-        let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+        create_container(&world.node).await;
         world
-            .create(ResourceKind::Container, vec![named("db")], container)
-            .await;
-        world
-    }
-
-    async fn create(&self, kind: ResourceKind, path: Vec<Selector>, body: &str) {
-        let body = json::parse_value(body.as_bytes()).expect("the body is JSON");
-        let verb = MetadataVerb::Create {
-            body,
-            upsert: false,
-            throughput: None,
-            precondition: Precondition::None,
-        };
-        let created = self
-            .execute(Operation::Metadata(MetadataOperation { kind, path, verb }))
-            .await;
-        created.expect("nothing is wrong yet");
     }
 
     async fn execute(&self, operation: Operation) -> Result<Reply, Failure> {
-        let principal = Principal::Account { read_only: false };
-        self.node
-            .execute(Request {
-                principal,
-                options: Options::default(),
-                operation,
-            })
-            .await
+        self.node.execute(request(operation, Options::default())).await
     }
 
     async fn step(&mut self) {
@@ -210,12 +184,7 @@ impl World {
     }
 
     fn verb(&mut self, key: &str, id: &str) -> (ItemVerb, ((String, String), Option<u64>)) {
-        let text = format!(r#"{{"id":"{id}","pk":"{key}","n":{}}}"#, self.n);
-        let parsed = json::parse(text.as_bytes()).expect("the item is JSON");
-        let body = ItemBody {
-            text: Bytes::from(text),
-            parsed,
-        };
+        let body = body(key, id, self.n);
         let item = ItemSelector::Id(id.to_owned());
         let name = (key.to_owned(), id.to_owned());
         match self.dice.roll(8) {
@@ -355,38 +324,10 @@ fn apply(items: &mut Items, writes: &Writes, lsn: Option<Lsn>) {
 }
 
 async fn start(store: Arc<FailingStore>, clock: &Arc<ManualClock>) -> Arc<Node> {
-    let settings = NodeSettings {
-        account: Account {
-            id: "sim".into(),
-            consistency: Consistency::Session,
-            regions: vec!["Here".into()],
-        },
-        primary_key: Secret(vec![1; 64]),
-        fresh_secret: || [2; 64],
-        partitions: 1,
-        enforce_throughput: false,
-        cache_bytes: 1 << 20,
-        purge_interval: Duration::from_secs(3600),
-        query_time_max: Duration::from_secs(30),
-    };
+    let settings = settings(Consistency::Session, vec!["Here".into()]);
     let store: Arc<dyn Store> = store;
     let clock: Arc<ManualClock> = Arc::clone(clock);
     Node::start(settings, store, clock)
         .await
         .expect("a node starts on what a crash leaves")
-}
-
-fn named(name: &str) -> Selector {
-    Selector::Name(name.into())
-}
-
-fn container() -> ContainerRef {
-    ContainerRef {
-        database: named("db"),
-        container: named("c"),
-    }
-}
-
-fn partition_key(key: &str) -> PartitionKey {
-    PartitionKey::parse(&format!("[{key:?}]")).expect("a string is a key")
 }

@@ -5,36 +5,31 @@
 //! the promises of the account's consistency level held. One thread and one seed: one run.
 
 pub mod checks;
+mod client;
 pub mod history;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use orrery_model::etag::Precondition;
-use orrery_model::{LogId, Lsn, PartitionKey, SessionToken, Timestamp, json};
-use orrery_node::account::{Account, Secret};
-use orrery_node::api::{
-    BatchOperation, BatchStep, Consistency, ContainerRef, FeedTarget, ItemBody, ItemOperation, ItemSelector, ItemVerb,
-    MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, ResourceKind, Selector,
-};
+use orrery_model::{LogId, Lsn, Timestamp};
+use orrery_node::api::{Consistency, ItemSelector, ItemVerb, Options, Outcome};
 use orrery_node::geo::fleet::{Fleet, InMemory, RegionParts};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::progress::Bounds;
-use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
+use orrery_node::{ManualClock, Node, Reply};
 use orrery_storage::MemoryStore;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Trace;
 use crate::dice::Dice;
-use history::{Action, Answer, Call, History, Item, Loss, PairRead, Standing, Tick};
+use crate::requests::{create_container, item_operation, request, settings, value_of};
+use client::Client;
+use history::{History, Item, Loss, Standing, Tick};
 
 const NAMES: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
 const N_CLIENTS: usize = 4;
-const N_CALLS: usize = 30;
 const ITEMS: [Item; 4] = [("k", "a"), ("k", "b"), ("l", "a"), ("m", "a")];
-/// Written and read together only.
-const PAIR: [&str; 2] = ["x", "y"];
 const BOUNDS: Bounds = Bounds {
     transactions: 5,
     age: Duration::from_secs(300),
@@ -73,14 +68,8 @@ pub fn record(seed: u64) -> (Consistency, History, Trace) {
         let world = World::new(level).await;
         let mut clients = Vec::new();
         for number in 0..N_CLIENTS {
-            let client = Client {
-                world: Arc::clone(&world),
-                dice: Dice::new(seed ^ (number as u64 + 1) << 32),
-                number,
-                session: SessionToken::default(),
-                versions: Vec::new(),
-            };
-            clients.push(tokio::spawn(client.run()));
+            let dice = Dice::new(seed ^ (number as u64 + 1) << 32);
+            clients.push(tokio::spawn(Client::new(&world, number, dice).run()));
         }
         let trouble = tokio::spawn(Arc::clone(&world).make_trouble(Dice::new(seed)));
         for client in clients {
@@ -117,24 +106,21 @@ impl World {
             store: MemoryStore::new(),
             clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
         });
-        let fleet = Fleet::start(settings(level), BOUNDS, parts.into(), Arc::new(InMemory::default()))
-            .await
-            .expect("the account starts");
+        let fleet = Fleet::start(
+            settings(level, NAMES.map(str::to_owned).into()),
+            BOUNDS,
+            parts.into(),
+            Arc::new(InMemory::default()),
+        )
+        .await
+        .expect("the account starts");
         let world = Arc::new(World {
             fleet,
             level,
             started: Instant::now(),
             recorded: Mutex::default(),
         });
-        create(&world.fleet.writer(), ResourceKind::Database, vec![], r#"{"id":"db"}"#).await;
-        let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-        create(
-            &world.fleet.writer(),
-            ResourceKind::Container,
-            vec![named("db")],
-            container,
-        )
-        .await;
+        create_container(&world.fleet.writer()).await;
         for name in NAMES {
             while position(&world.node(name)).is_none() {
                 sleep(Duration::from_millis(1)).await;
@@ -324,253 +310,6 @@ impl World {
     }
 }
 
-/// One application with a session of its own.
-struct Client {
-    world: Arc<World>,
-    dice: Dice,
-    number: usize,
-    session: SessionToken,
-    /// The version last seen of each item: its value and etag.
-    versions: Vec<(Item, u64, String)>,
-}
-
-impl Client {
-    async fn run(mut self) {
-        for _ in 0..N_CALLS {
-            sleep(Duration::from_millis(self.dice.roll(400))).await;
-            let item = self.dice.pick(&ITEMS);
-            match self.dice.roll(12) {
-                0..5 => self.read(item).await,
-                5..8 => self.write(item, None).await,
-                8 => {
-                    let seen = self.versions.iter().find(|(known, ..)| *known == item).cloned();
-                    self.write(item, seen.map(|(_, value, etag)| (value, etag))).await;
-                }
-                9 | 10 => self.write_pair().await,
-                _ => self.read_pair().await,
-            }
-        }
-    }
-
-    /// What the client tells a region it has seen; only sessions do.
-    fn options(&self) -> Options {
-        Options {
-            session: (self.world.level == Consistency::Session).then(|| self.session.clone()),
-            ..Options::default()
-        }
-    }
-
-    async fn execute(&self, region: &str, operation: Operation) -> Option<Result<Reply, Failure>> {
-        let request = Request {
-            principal: Principal::Account { read_only: false },
-            options: self.options(),
-            operation,
-        };
-        timeout(PATIENCE, self.world.node(region).execute(request)).await.ok()
-    }
-
-    async fn read(&mut self, item: Item) {
-        let region = self.dice.pick(&self.world.online());
-        let verb = ItemVerb::Read {
-            item: ItemSelector::Id(item.1.to_owned()),
-        };
-        let (invoked, token) = (self.world.tick(), self.token());
-        let answered = self
-            .execute(region, item_operation(item, verb, Precondition::None))
-            .await;
-        let answer = self.read_answer(item, answered);
-        self.record(region, item, Action::Read, (invoked, token), answer);
-    }
-
-    fn read_answer(&mut self, item: Item, answered: Option<Result<Reply, Failure>>) -> Answer {
-        let (found, facts) = match answered {
-            None => return Answer::Unknown,
-            Some(Ok(reply)) => (Some(reply.outcome), reply.facts),
-            Some(Err(failure)) if failure.error.status().code == 404 && failure.error.status().sub == 0 => {
-                (None, *failure.facts)
-            }
-            Some(Err(failure)) => return refusal(&failure),
-        };
-        let Some(partition) = facts.partition else {
-            return Answer::Refused(404, 0);
-        };
-        self.session.merge(&partition.session);
-        let at = partition
-            .session
-            .get(partition.partition)
-            .map(|seen| (seen.version, seen.lsn));
-        let found = found.map(|outcome| {
-            let Outcome::Found(resource) = outcome else {
-                panic!("a read answers an item: {outcome:?}")
-            };
-            let value = value_of(&resource.body);
-            self.remember(item, value, resource.etag);
-            (value, partition.item_lsn.expect("an item has an LSN"))
-        });
-        Answer::Read {
-            found,
-            at: at.expect("an answer says where the partition stood"),
-        }
-    }
-
-    fn remember(&mut self, item: Item, value: u64, etag: String) {
-        self.versions.retain(|(known, ..)| *known != item);
-        self.versions.push((item, value, etag));
-    }
-
-    fn next_value(&self) -> u64 {
-        let mut recorded = self.world.recorded();
-        recorded.value += 1;
-        recorded.value
-    }
-
-    async fn write(&mut self, item: Item, over: Option<(u64, String)>) {
-        let (region, value) = (self.world.writer(), self.next_value());
-        let body = body(item.0, item.1, value);
-        let (verb, precondition, expected) = match over {
-            None => (ItemVerb::Upsert { body }, Precondition::None, None),
-            Some((seen, etag)) => {
-                let item = ItemSelector::Id(item.1.to_owned());
-                (
-                    ItemVerb::Replace { item, body },
-                    Precondition::IfMatch(etag),
-                    Some(seen),
-                )
-            }
-        };
-        let (invoked, token) = (self.world.tick(), self.token());
-        let answered = self.execute(region, item_operation(item, verb, precondition)).await;
-        let answer = match answered {
-            None => Answer::Unknown,
-            Some(Err(failure)) => refusal(&failure),
-            Some(Ok(reply)) => self.written(item, value, reply),
-        };
-        self.record(
-            region,
-            item,
-            Action::Write { value, expected },
-            (invoked, token),
-            answer,
-        );
-    }
-
-    fn written(&mut self, item: Item, value: u64, reply: Reply) -> Answer {
-        let partition = reply.facts.partition.expect("a write reached a partition");
-        self.session.merge(&partition.session);
-        if let Outcome::Created(resource) | Outcome::Found(resource) = reply.outcome {
-            self.remember(item, value, resource.etag);
-        }
-        let progress = partition
-            .session
-            .get(partition.partition)
-            .expect("the token is about the partition");
-        let lsn = partition.item_lsn.expect("a write has an LSN");
-        self.world.observe(Some(lsn));
-        Answer::Written {
-            lsn,
-            version: progress.version,
-        }
-    }
-
-    fn token(&self) -> Option<(i64, Lsn)> {
-        let sent = self.options().session?;
-        let partitions = self.world.node(self.world.writer()).partitions(None).ok()?;
-        let seen = sent.get(partitions.first()?.partition)?;
-        Some((seen.version, seen.lsn))
-    }
-
-    fn record(
-        &self,
-        region: &'static str,
-        item: Item,
-        action: Action,
-        (invoked, token): (Tick, Option<(i64, Lsn)>),
-        answer: Answer,
-    ) {
-        let completed = self.world.tick();
-        self.world.note(format!(
-            "client {} in {region}: {item:?} {action:?} {answer:?}",
-            self.number
-        ));
-        self.world.recorded().history.calls.push(Call {
-            client: self.number,
-            region,
-            item,
-            action,
-            invoked,
-            completed,
-            token,
-            answer,
-        });
-    }
-
-    async fn write_pair(&mut self) {
-        let value = self.next_value();
-        let steps = PAIR.map(|id| BatchStep {
-            partition_key: None,
-            precondition: Precondition::None,
-            verb: ItemVerb::Upsert {
-                body: body("pair", id, value),
-            },
-        });
-        let operation = BatchOperation {
-            container: container(),
-            partition_key: Some(partition_key("pair")),
-            partition: None,
-            atomic: true,
-            continue_on_error: false,
-            steps: steps.into(),
-        };
-        let region = self.world.writer();
-        let answered = self.execute(region, Operation::Batch(operation)).await;
-        if let Some(Ok(reply)) = answered
-            && let Some(partition) = reply.facts.partition
-        {
-            self.session.merge(&partition.session);
-        }
-    }
-
-    async fn read_pair(&mut self) {
-        let region = self.dice.pick(&self.world.online());
-        let operation = Operation::ReadFeed {
-            container: container(),
-            target: FeedTarget {
-                partition_key: Some(partition_key("pair")),
-                ..FeedTarget::default()
-            },
-            page: Page::default(),
-        };
-        let Some(Ok(Reply {
-            outcome: Outcome::Feed(feed),
-            ..
-        })) = self.execute(region, operation).await
-        else {
-            return;
-        };
-        let values: Vec<(String, u64)> = feed
-            .entries
-            .iter()
-            .map(|entry| (text(entry, "id"), value_of(entry)))
-            .collect();
-        let of = |id: &str| values.iter().find(|(name, _)| name == id).map(|(_, value)| *value);
-        let at = self.world.tick();
-        self.world.recorded().history.pairs.push(PairRead {
-            at,
-            region,
-            values: (of(PAIR[0]), of(PAIR[1])),
-        });
-    }
-}
-
-/// Only some failures say that nothing happened.
-fn refusal(failure: &Failure) -> Answer {
-    let status = failure.error.status();
-    match status.code {
-        408 | 449 => Answer::Unknown,
-        code => Answer::Refused(code, status.sub),
-    }
-}
-
 /// Every item of a region but the pair.
 async fn held(node: &Arc<Node>) -> Vec<(Item, u64)> {
     let mut held = Vec::new();
@@ -578,12 +317,8 @@ async fn held(node: &Arc<Node>) -> Vec<(Item, u64)> {
         let verb = ItemVerb::Read {
             item: ItemSelector::Id(item.1.to_owned()),
         };
-        let request = Request {
-            principal: Principal::Account { read_only: false },
-            options: Options::default(),
-            operation: item_operation(item, verb, Precondition::None),
-        };
-        match node.execute(request).await {
+        let operation = item_operation(item.0, verb, Precondition::None);
+        match node.execute(request(operation, Options::default())).await {
             Ok(Reply {
                 outcome: Outcome::Found(resource),
                 ..
@@ -606,85 +341,4 @@ fn position(node: &Arc<Node>) -> Option<orrery_model::Position> {
 fn links() -> Vec<(&'static str, &'static str)> {
     let all = NAMES.into_iter().flat_map(|from| NAMES.map(|to| (from, to)));
     all.filter(|(from, to)| from != to).collect()
-}
-
-fn settings(level: Consistency) -> NodeSettings {
-    NodeSettings {
-        account: Account {
-            id: "sim".into(),
-            consistency: level,
-            regions: NAMES.map(str::to_owned).into(),
-        },
-        primary_key: Secret(vec![1; 64]),
-        fresh_secret: || [2; 64],
-        partitions: 1,
-        enforce_throughput: false,
-        cache_bytes: 1 << 20,
-        purge_interval: Duration::from_secs(3600),
-        query_time_max: Duration::from_secs(30),
-    }
-}
-
-async fn create(node: &Arc<Node>, kind: ResourceKind, path: Vec<Selector>, body: &str) {
-    let body = json::parse_value(body.as_bytes()).expect("the body is JSON");
-    let verb = MetadataVerb::Create {
-        body,
-        upsert: false,
-        throughput: None,
-        precondition: Precondition::None,
-    };
-    let request = Request {
-        principal: Principal::Account { read_only: false },
-        options: Options::default(),
-        operation: Operation::Metadata(MetadataOperation { kind, path, verb }),
-    };
-    node.execute(request).await.expect("nothing is wrong yet");
-}
-
-fn item_operation(item: Item, verb: ItemVerb, precondition: Precondition) -> Operation {
-    Operation::Item(ItemOperation {
-        container: container(),
-        partition_key: Some(partition_key(item.0)),
-        precondition,
-        verb,
-    })
-}
-
-fn body(key: &str, id: &str, value: u64) -> ItemBody {
-    let text = format!(r#"{{"id":"{id}","pk":"{key}","n":{value}}}"#);
-    let parsed = json::parse(text.as_bytes()).expect("the item is JSON");
-    ItemBody {
-        text: Bytes::from(text),
-        parsed,
-    }
-}
-
-fn text(body: &[u8], name: &str) -> String {
-    let value = json::parse_value(body).expect("an item is JSON");
-    value
-        .get(name)
-        .and_then(|value| value.as_str())
-        .expect("a string")
-        .to_owned()
-}
-
-fn value_of(body: &[u8]) -> u64 {
-    let value = json::parse_value(body).expect("an item is JSON");
-    let number = value.get("n").expect("every item has a value").to_text();
-    number.parse().expect("a number")
-}
-
-fn named(name: &str) -> Selector {
-    Selector::Name(name.into())
-}
-
-fn container() -> ContainerRef {
-    ContainerRef {
-        database: named("db"),
-        container: named("c"),
-    }
-}
-
-fn partition_key(key: &str) -> PartitionKey {
-    PartitionKey::parse(&format!("[{key:?}]")).expect("a string is a key")
 }

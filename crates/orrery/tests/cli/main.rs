@@ -1,7 +1,8 @@
 //! The `orrery` binary as its users meet it: real processes, free ports, directories of their own.
 //!
-//! `serving` is about starting and stopping, `settings` about configuration, `accounts` about several accounts at once, `partitions`, `regions`, `feed` and `sql` about the
-//! commands of that name, `transfer` about import and export, `seed` about data that is there from the start.
+//! `serving` is about starting and stopping, `settings` about configuration, `accounts` about several accounts at once, `partitions`,
+//! `regions`, `feed`, `sql` and `up` about the commands of that name, `transfer` about import and export, `seed` about data
+//! that is there from the start.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,3 +16,4 @@ mod settings;
 mod sql;
 mod support;
 mod transfer;
+mod up;

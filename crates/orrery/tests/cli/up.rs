@@ -1,0 +1,190 @@
+//! `orrery up`: the publishing platform and its world, as a browser would use them.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::support::{PATIENCE, Server, fail, until};
+
+const REGIONS: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
+
+fn up(extra: &[&str]) -> Server {
+    Server::spawn(&[&["up", "--port", "0", "--fast-links"], extra].concat())
+}
+
+/// The service of a region.
+fn url(server: &Server, region: &str) -> String {
+    let regions = server.ready["platform"]["regions"].as_array().unwrap();
+    let known = regions.iter().find(|known| known["name"] == region).unwrap();
+    known["url"].as_str().unwrap().to_owned()
+}
+
+/// A request with an optional token and body; gives the status and the body.
+fn ask(url: &str, method: &str, path: &str, token: &str, body: Option<&Value>) -> (u16, String) {
+    let authority = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let mut stream = TcpStream::connect(authority).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = body.map_or_else(String::new, Value::to_string);
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    // Without a token no header: an empty one would be refused.
+    let head = match token {
+        "" => head.replace("authorization: Bearer \r\n", ""),
+        _ => head,
+    };
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn json_of(url: &str, method: &str, path: &str, token: &str, body: Option<&Value>) -> Value {
+    let (status, text) = ask(url, method, path, token, body);
+    assert!((200..300).contains(&status), "{method} {path}: {status} {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn token(url: &str, user: &str) -> String {
+    let given = json_of(url, "POST", "/v1/dev/tokens", "", Some(&json!({"user": user})));
+    given["token"].as_str().unwrap().to_owned()
+}
+
+fn publish(url: &str, title: &str) -> String {
+    let draft = json!({"category": "sports", "tags": [], "title": title, "body": "It snows."});
+    let article = json_of(url, "POST", "/v1/articles", &token(url, "ann"), Some(&draft));
+    article["id"].as_str().unwrap().to_owned()
+}
+
+/// Does the region itself have the article? A list asks no other.
+fn has(url: &str, id: &str) -> bool {
+    let page = json_of(url, "GET", "/v1/articles?author=ann", "", None);
+    page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|article| article["id"] == id)
+}
+
+fn cut(url: &str, from: &str, to: &str, cut: bool) {
+    json_of(
+        url,
+        "PUT",
+        "/v1/world/links",
+        "",
+        Some(&json!({"from": from, "to": to, "cut": cut})),
+    );
+}
+
+#[test]
+fn an_article_is_told_to_subscribers_elsewhere_and_a_cut_link_holds_it_back_until_it_heals() {
+    let server = up(&["--memory"]);
+    let [west, north, asia] = REGIONS.map(|region| url(&server, region));
+    let reader = token(&asia, "aki");
+    json_of(
+        &asia,
+        "POST",
+        "/v1/subscriptions",
+        &reader,
+        Some(&json!({"filter": "author:ann"})),
+    );
+    let id = publish(&west, "Snow");
+    assert!(until(|| has(&north, &id) && has(&asia, &id)));
+    assert!(until(|| {
+        let feed = json_of(&asia, "GET", "/v1/notifications", &reader, None);
+        feed["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|told| told["articleId"] == id.as_str())
+    }));
+
+    cut(&west, "West US", "Southeast Asia", true);
+    let held = publish(&west, "Held back");
+    assert!(until(|| has(&north, &held)), "other links work");
+    assert!(!has(&asia, &held), "nothing crosses a link that is cut");
+    cut(&asia, "West US", "Southeast Asia", false);
+    assert!(until(|| has(&asia, &held)));
+}
+
+#[test]
+fn the_world_shows_and_moves_accounts_and_regions() {
+    let server = up(&["--memory"]);
+    let [west, north, _] = REGIONS.map(|region| url(&server, region));
+    let world = json_of(&north, "GET", "/v1/world", "", None);
+    assert_eq!(world["accounts"].as_array().unwrap().len(), 3);
+    assert_eq!(world["links"].as_array().unwrap().len(), 6);
+    let moved = json_of(
+        &north,
+        "POST",
+        "/v1/world/accounts/usa/failover",
+        "",
+        Some(&json!({"region": "North Europe"})),
+    );
+    let writer = moved["regions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|region| region["role"] == "write");
+    assert_eq!(writer.unwrap()["name"], "North Europe");
+
+    let stopped = json_of(&north, "POST", "/v1/world/regions/West%20US/stop", "", None);
+    assert_eq!(stopped["state"], "stopped");
+    assert_eq!(ask(&west, "GET", "/v1/regions", "", None).0, 503);
+    json_of(&west, "POST", "/v1/world/regions/West%20US/start", "", None);
+    assert_eq!(ask(&west, "GET", "/v1/regions", "", None).0, 200);
+
+    for (method, path, body, status) in [
+        ("PUT", "/v1/world/links", json!({"from": "Mars", "to": "West US"}), 404),
+        (
+            "PUT",
+            "/v1/world/links",
+            json!({"from": "West US", "to": "North Europe", "latencyMs": -1}),
+            400,
+        ),
+        ("PUT", "/v1/world/links", json!({"unknown": 1}), 400),
+        (
+            "POST",
+            "/v1/world/accounts/mars/failover",
+            json!({"region": "West US"}),
+            404,
+        ),
+        ("POST", "/v1/world/regions/%ff/stop", json!({}), 400),
+        ("DELETE", "/v1/world", json!({}), 405),
+    ] {
+        assert_eq!(
+            ask(&west, method, path, "", Some(&body)).0,
+            status,
+            "{method} {path} {body}"
+        );
+    }
+}
+
+#[test]
+fn what_was_published_is_there_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = ["--data-dir", directory.path().to_str().unwrap()];
+    let server = up(&kept);
+    let id = publish(&url(&server, "West US"), "Snow");
+    // Dropping it kills it.
+    drop(server);
+    let server = up(&kept);
+    let asia = url(&server, "Southeast Asia");
+    assert!(until(|| has(&asia, &id)));
+    let (status, page) = ask(&asia, "GET", "/", "", None);
+    assert!(status == 200 && page.contains("<!doctype html>"));
+    let (status, _) = server.terminate();
+    assert!(status.success());
+}
+
+#[test]
+fn regions_that_make_no_sense_are_refused_in_one_line() {
+    for regions in ["West US,west-us", "1000", ","] {
+        let said = fail(&["up", "--memory", "--port", "0", "--regions", regions]);
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    }
+}

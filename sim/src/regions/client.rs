@@ -1,0 +1,278 @@
+//! Clients of the simulated regions: each with a session of its own, one request at a time, everything recorded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::etag::Precondition;
+use orrery_model::{Lsn, SessionToken};
+use orrery_node::api::{
+    BatchOperation, BatchStep, Consistency, FeedTarget, ItemSelector, ItemVerb, Operation, Options, Outcome, Page,
+};
+use orrery_node::{Failure, Reply};
+use tokio::time::{sleep, timeout};
+
+use super::history::{Action, Answer, Call, Item, PairRead, Tick};
+use super::{ITEMS, PATIENCE, World};
+use crate::dice::Dice;
+use crate::requests::{body, container, item_operation, partition_key, request, text, value_of};
+
+const N_CALLS: usize = 30;
+/// Written and read together only.
+const PAIR: [&str; 2] = ["x", "y"];
+
+/// One application with a session of its own.
+pub struct Client {
+    world: Arc<World>,
+    dice: Dice,
+    number: usize,
+    session: SessionToken,
+    /// The version last seen of each item: its value and etag.
+    versions: Vec<(Item, u64, String)>,
+}
+
+impl Client {
+    pub fn new(world: &Arc<World>, number: usize, dice: Dice) -> Client {
+        Client {
+            world: Arc::clone(world),
+            dice,
+            number,
+            session: SessionToken::default(),
+            versions: Vec::new(),
+        }
+    }
+
+    pub async fn run(mut self) {
+        for _ in 0..N_CALLS {
+            sleep(Duration::from_millis(self.dice.roll(400))).await;
+            let item = self.dice.pick(&ITEMS);
+            match self.dice.roll(12) {
+                0..5 => self.read(item).await,
+                5..8 => self.write(item, None).await,
+                8 => {
+                    let seen = self.versions.iter().find(|(known, ..)| *known == item).cloned();
+                    self.write(item, seen.map(|(_, value, etag)| (value, etag))).await;
+                }
+                9 | 10 => self.write_pair().await,
+                _ => self.read_pair().await,
+            }
+        }
+    }
+
+    /// What the client tells a region it has seen; only sessions do.
+    fn options(&self) -> Options {
+        Options {
+            session: (self.world.level == Consistency::Session).then(|| self.session.clone()),
+            ..Options::default()
+        }
+    }
+
+    async fn execute(&self, region: &str, operation: Operation) -> Option<Result<Reply, Failure>> {
+        timeout(
+            PATIENCE,
+            self.world.node(region).execute(request(operation, self.options())),
+        )
+        .await
+        .ok()
+    }
+
+    async fn read(&mut self, item: Item) {
+        let region = self.dice.pick(&self.world.online());
+        let verb = ItemVerb::Read {
+            item: ItemSelector::Id(item.1.to_owned()),
+        };
+        let (invoked, token) = (self.world.tick(), self.token());
+        let answered = self
+            .execute(region, item_operation(item.0, verb, Precondition::None))
+            .await;
+        let answer = self.read_answer(item, answered);
+        self.record(region, item, Action::Read, (invoked, token), answer);
+    }
+
+    fn read_answer(&mut self, item: Item, answered: Option<Result<Reply, Failure>>) -> Answer {
+        let (found, facts) = match answered {
+            None => return Answer::Unknown,
+            Some(Ok(reply)) => (Some(reply.outcome), reply.facts),
+            Some(Err(failure)) if failure.error.status().code == 404 && failure.error.status().sub == 0 => {
+                (None, *failure.facts)
+            }
+            Some(Err(failure)) => return refusal(&failure),
+        };
+        let Some(partition) = facts.partition else {
+            return Answer::Refused(404, 0);
+        };
+        self.session.merge(&partition.session);
+        let at = partition
+            .session
+            .get(partition.partition)
+            .map(|seen| (seen.version, seen.lsn));
+        let found = found.map(|outcome| {
+            let Outcome::Found(resource) = outcome else {
+                panic!("a read answers an item: {outcome:?}")
+            };
+            let value = value_of(&resource.body);
+            self.remember(item, value, resource.etag);
+            (value, partition.item_lsn.expect("an item has an LSN"))
+        });
+        Answer::Read {
+            found,
+            at: at.expect("an answer says where the partition stood"),
+        }
+    }
+
+    fn remember(&mut self, item: Item, value: u64, etag: String) {
+        self.versions.retain(|(known, ..)| *known != item);
+        self.versions.push((item, value, etag));
+    }
+
+    fn next_value(&self) -> u64 {
+        let mut recorded = self.world.recorded();
+        recorded.value += 1;
+        recorded.value
+    }
+
+    async fn write(&mut self, item: Item, over: Option<(u64, String)>) {
+        let (region, value) = (self.world.writer(), self.next_value());
+        let body = body(item.0, item.1, value);
+        let (verb, precondition, expected) = match over {
+            None => (ItemVerb::Upsert { body }, Precondition::None, None),
+            Some((seen, etag)) => {
+                let item = ItemSelector::Id(item.1.to_owned());
+                (
+                    ItemVerb::Replace { item, body },
+                    Precondition::IfMatch(etag),
+                    Some(seen),
+                )
+            }
+        };
+        let (invoked, token) = (self.world.tick(), self.token());
+        let answered = self.execute(region, item_operation(item.0, verb, precondition)).await;
+        let answer = match answered {
+            None => Answer::Unknown,
+            Some(Err(failure)) => refusal(&failure),
+            Some(Ok(reply)) => self.written(item, value, reply),
+        };
+        self.record(
+            region,
+            item,
+            Action::Write { value, expected },
+            (invoked, token),
+            answer,
+        );
+    }
+
+    fn written(&mut self, item: Item, value: u64, reply: Reply) -> Answer {
+        let partition = reply.facts.partition.expect("a write reached a partition");
+        self.session.merge(&partition.session);
+        if let Outcome::Created(resource) | Outcome::Found(resource) = reply.outcome {
+            self.remember(item, value, resource.etag);
+        }
+        let progress = partition
+            .session
+            .get(partition.partition)
+            .expect("the token is about the partition");
+        let lsn = partition.item_lsn.expect("a write has an LSN");
+        self.world.observe(Some(lsn));
+        Answer::Written {
+            lsn,
+            version: progress.version,
+        }
+    }
+
+    fn token(&self) -> Option<(i64, Lsn)> {
+        let sent = self.options().session?;
+        let partitions = self.world.node(self.world.writer()).partitions(None).ok()?;
+        let seen = sent.get(partitions.first()?.partition)?;
+        Some((seen.version, seen.lsn))
+    }
+
+    fn record(
+        &self,
+        region: &'static str,
+        item: Item,
+        action: Action,
+        (invoked, token): (Tick, Option<(i64, Lsn)>),
+        answer: Answer,
+    ) {
+        let completed = self.world.tick();
+        self.world.note(format!(
+            "client {} in {region}: {item:?} {action:?} {answer:?}",
+            self.number
+        ));
+        self.world.recorded().history.calls.push(Call {
+            client: self.number,
+            region,
+            item,
+            action,
+            invoked,
+            completed,
+            token,
+            answer,
+        });
+    }
+
+    async fn write_pair(&mut self) {
+        let value = self.next_value();
+        let steps = PAIR.map(|id| BatchStep {
+            partition_key: None,
+            precondition: Precondition::None,
+            verb: ItemVerb::Upsert {
+                body: body("pair", id, value),
+            },
+        });
+        let operation = BatchOperation {
+            container: container(),
+            partition_key: Some(partition_key("pair")),
+            partition: None,
+            atomic: true,
+            continue_on_error: false,
+            steps: steps.into(),
+        };
+        let region = self.world.writer();
+        let answered = self.execute(region, Operation::Batch(operation)).await;
+        if let Some(Ok(reply)) = answered
+            && let Some(partition) = reply.facts.partition
+        {
+            self.session.merge(&partition.session);
+        }
+    }
+
+    async fn read_pair(&mut self) {
+        let region = self.dice.pick(&self.world.online());
+        let operation = Operation::ReadFeed {
+            container: container(),
+            target: FeedTarget {
+                partition_key: Some(partition_key("pair")),
+                ..FeedTarget::default()
+            },
+            page: Page::default(),
+        };
+        let Some(Ok(Reply {
+            outcome: Outcome::Feed(feed),
+            ..
+        })) = self.execute(region, operation).await
+        else {
+            return;
+        };
+        let values: Vec<(String, u64)> = feed
+            .entries
+            .iter()
+            .map(|entry| (text(entry, "id"), value_of(entry)))
+            .collect();
+        let of = |id: &str| values.iter().find(|(name, _)| name == id).map(|(_, value)| *value);
+        let at = self.world.tick();
+        self.world.recorded().history.pairs.push(PairRead {
+            at,
+            region,
+            values: (of(PAIR[0]), of(PAIR[1])),
+        });
+    }
+}
+
+/// Only some failures say that nothing happened.
+fn refusal(failure: &Failure) -> Answer {
+    let status = failure.error.status();
+    match status.code {
+        408 | 449 => Answer::Unknown,
+        code => Answer::Refused(code, status.sub),
+    }
+}

@@ -1,0 +1,108 @@
+//! Requests of a simulation: one database, one container, items with a partition key and a value.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orrery_model::etag::Precondition;
+use orrery_model::{PartitionKey, json};
+use orrery_node::account::{Account, Secret};
+use orrery_node::api::{
+    Consistency, ContainerRef, ItemBody, ItemOperation, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
+    Principal, ResourceKind, Selector,
+};
+use orrery_node::{Node, NodeSettings, Request};
+
+/// A node whose secrets are no secrets.
+pub fn settings(consistency: Consistency, regions: Vec<String>) -> NodeSettings {
+    NodeSettings {
+        account: Account {
+            id: "sim".into(),
+            consistency,
+            regions,
+        },
+        primary_key: Secret(vec![1; 64]),
+        fresh_secret: || [2; 64],
+        partitions: 1,
+        enforce_throughput: false,
+        cache_bytes: 1 << 20,
+        purge_interval: Duration::from_secs(3600),
+        query_time_max: Duration::from_secs(30),
+    }
+}
+
+/// By the owner of the account.
+pub fn request(operation: Operation, options: Options) -> Request {
+    Request {
+        principal: Principal::Account { read_only: false },
+        options,
+        operation,
+    }
+}
+
+/// Creates the database and the container.
+pub async fn create_container(node: &Arc<Node>) {
+    let container_text = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    for (kind, path, body) in [
+        (ResourceKind::Database, vec![], r#"{"id":"db"}"#),
+        (ResourceKind::Container, vec![named("db")], container_text),
+    ] {
+        let verb = MetadataVerb::Create {
+            body: json::parse_value(body.as_bytes()).expect("the body is JSON"),
+            upsert: false,
+            throughput: None,
+            precondition: Precondition::None,
+        };
+        let operation = Operation::Metadata(MetadataOperation { kind, path, verb });
+        let created = node.execute(request(operation, Options::default())).await;
+        created.expect("nothing is wrong yet");
+    }
+}
+
+pub fn item_operation(key: &str, verb: ItemVerb, precondition: Precondition) -> Operation {
+    Operation::Item(ItemOperation {
+        container: container(),
+        partition_key: Some(partition_key(key)),
+        precondition,
+        verb,
+    })
+}
+
+pub fn body(key: &str, id: &str, value: u64) -> ItemBody {
+    let text = format!(r#"{{"id":"{id}","pk":"{key}","n":{value}}}"#);
+    let parsed = json::parse(text.as_bytes()).expect("the item is JSON");
+    ItemBody {
+        text: Bytes::from(text),
+        parsed,
+    }
+}
+
+pub fn text(body: &[u8], name: &str) -> String {
+    let value = json::parse_value(body).expect("an item is JSON");
+    value
+        .get(name)
+        .and_then(|value| value.as_str())
+        .expect("a string")
+        .to_owned()
+}
+
+pub fn value_of(body: &[u8]) -> u64 {
+    let value = json::parse_value(body).expect("an item is JSON");
+    let number = value.get("n").expect("every item has a value").to_text();
+    number.parse().expect("a number")
+}
+
+fn named(name: &str) -> Selector {
+    Selector::Name(name.into())
+}
+
+pub fn container() -> ContainerRef {
+    ContainerRef {
+        database: named("db"),
+        container: named("c"),
+    }
+}
+
+pub fn partition_key(key: &str) -> PartitionKey {
+    PartitionKey::parse(&format!("[{key:?}]")).expect("a string is a key")
+}
