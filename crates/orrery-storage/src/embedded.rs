@@ -15,6 +15,8 @@ use orrery_partition::storage::{
     BoxFuture, Health, Log, LogInfo, Project, Result, Role, Seed, StorageError, Store, StoreStats,
 };
 
+use crate::frame;
+
 use catalog::{Catalog, LogState};
 use committer::{Committer, PendingGroup};
 use keeper::Keeper;
@@ -35,7 +37,6 @@ mod effect;
 mod queue;
 mod upkeep;
 
-mod frame;
 mod record;
 mod segments;
 
@@ -148,6 +149,11 @@ impl EmbeddedStore {
             shared,
             committer: Mutex::new(Some(thread)),
         }))
+    }
+
+    /// A log, if it exists.
+    pub fn info(&self, log: LogId) -> Option<LogInfo> {
+        self.shared.catalog.get(log).map(|state| state.info())
     }
 
     /// Flushes the view, so that everything acknowledged before the call needs no replay any more.

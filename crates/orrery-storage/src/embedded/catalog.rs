@@ -9,10 +9,10 @@ use orrery_model::{Epoch, LogId, Lsn, Position};
 use orrery_partition::storage::LogInfo;
 use tokio::sync::watch;
 
-use super::frame::Sequence;
 use super::record::ViewId;
 use super::segments::SegmentId;
 use super::view::LogMeta;
+use crate::frame::Sequence;
 use crate::holds::Holds;
 
 #[derive(Debug, Default)]

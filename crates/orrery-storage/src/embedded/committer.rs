@@ -15,13 +15,13 @@ use orrery_partition::storage::{Health, Project, Result, Role, StorageError};
 use super::Shared;
 use super::catalog::{Location, LogState};
 use super::effect::Effect;
-use super::frame::{GroupWriter, Sequence};
 use super::keeper::Ticket;
 use super::queue::{Answer, Append, Command};
 use super::record::{Record, ViewId};
 use super::segments::{Segments, WriteError, Written};
 use super::view::{Batch, LogMeta};
 use crate::fence::Claim;
+use crate::frame::{GroupWriter, Sequence};
 
 /// A group is closed when it has grown to this.
 const GROUP_BYTES_MAX: usize = 4 << 20;

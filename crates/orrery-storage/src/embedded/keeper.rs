@@ -11,9 +11,9 @@ use std::time::Duration;
 use orrery_partition::storage::{Result, StorageError};
 use tokio::sync::watch;
 
-use super::frame::Sequence;
 use super::record::ViewId;
 use super::view::ViewStore;
+use crate::frame::Sequence;
 
 /// Sealed parts waiting to be flushed before the writer has to wait.
 const SEALED_MAX: usize = 3;

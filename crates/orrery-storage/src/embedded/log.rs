@@ -9,9 +9,9 @@ use orrery_partition::storage::{BoxFuture, Hold, Log, Result, Snapshot, Staged, 
 use super::Shared;
 use super::catalog::{Location, LogState};
 use super::queue::{Append, Command};
-use super::record::{decode_transactions, encode_transactions};
 use super::snapshot::EmbeddedSnapshot;
 use super::view::Batch;
+use crate::body::{decode_transactions, encode_transactions};
 use crate::fence::{Claim, check_chain};
 
 /// Bytes of transactions in one append, far above what a request may carry.

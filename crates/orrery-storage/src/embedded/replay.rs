@@ -12,11 +12,11 @@ use orrery_partition::storage::{Project, Result, StorageError};
 
 use super::catalog::{Catalog, Location, LogState};
 use super::effect::Effect;
-use super::frame::{Group, RawRecord, Sequence};
 use super::record::{Record, ViewId};
 use super::segments::SegmentId;
 use super::snapshot::EmbeddedSnapshot;
 use super::view::{Batch, LogMeta, ViewStore};
+use crate::frame::{Group, RawRecord, Sequence};
 
 pub(super) struct Replay<'a> {
     pub(super) view: &'a Arc<ViewStore>,

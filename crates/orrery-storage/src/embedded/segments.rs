@@ -12,7 +12,7 @@ use bytes::Bytes;
 use orrery_partition::storage::{Result, StorageError};
 
 use super::files::{Files, LogFile};
-use super::frame::{Group, GroupWriter, HEADER_BYTES, SegmentHeader, Sequence};
+use crate::frame::{Group, GroupWriter, HEADER_BYTES, SegmentHeader, Sequence};
 
 /// Number of a segment; later segments have higher ones.
 pub(super) type SegmentId = u32;

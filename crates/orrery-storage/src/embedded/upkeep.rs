@@ -4,11 +4,11 @@ use orrery_partition::storage::Result;
 
 use super::catalog::LogState;
 use super::committer::Committer;
-use super::frame::Sequence;
 use super::record::ViewId;
 use super::replay::Replay;
 use super::segments::SegmentId;
 use super::view::Batch;
+use crate::frame::Sequence;
 
 /// Entries of a dropped view removed at a time.
 const SWEEP_ENTRIES: usize = 1024;

@@ -20,9 +20,10 @@ use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, Seq
 use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{Result, StorageError, ViewWrite};
 
-use super::frame::Sequence;
-use super::record::{POSITION_BYTES, ViewId, decode_position, encode_position, u32_of, u64_of};
+use super::record::ViewId;
 use super::settings::ViewCache;
+use crate::body::{POSITION_BYTES, decode_position, encode_position, u32_of, u64_of};
+use crate::frame::Sequence;
 
 const STATE: u8 = 0;
 const LOGS: u8 = 1;

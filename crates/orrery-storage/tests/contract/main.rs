@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use orrery_model::{Epoch, LogId};
+use orrery_nats_server::{Server, Settings};
 use orrery_partition::storage::{Log, Role, Store};
-use orrery_storage::{EmbeddedSettings, EmbeddedStore, MemoryStore, SharedStore};
+use orrery_storage::{EmbeddedSettings, EmbeddedStore, MemoryStore, NatsSettings, NatsStore, SharedStore};
 use tempfile::TempDir;
 
 #[path = "../support/mod.rs"]
@@ -35,6 +37,11 @@ macro_rules! promise {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn shared() {
                 check(crate::Harness::shared()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn nats() {
+                check(crate::Harness::nats().await).await;
             }
         }
     };
@@ -64,14 +71,19 @@ const OTHER: LogId = LogId(8);
 struct Harness {
     store: Arc<dyn Store>,
     embedded: Option<Arc<EmbeddedStore>>,
+    nats: Option<Arc<NatsStore>>,
     _dir: Option<TempDir>,
 }
+
+/// One server for all tests; each has a store of its own name on it.
+static NATS: LazyLock<Server> = LazyLock::new(|| Server::start(&Settings::default()).unwrap());
 
 impl Harness {
     fn memory() -> Harness {
         Harness {
             store: MemoryStore::new(),
             embedded: None,
+            nats: None,
             _dir: None,
         }
     }
@@ -86,6 +98,30 @@ impl Harness {
         Harness {
             store: store.clone(),
             embedded: Some(store),
+            nats: None,
+            _dir: Some(dir),
+        }
+    }
+
+    async fn nats() -> Harness {
+        static N_STORES: AtomicUsize = AtomicUsize::new(0);
+        let dir = tempfile::tempdir().unwrap();
+        let settings = NatsSettings {
+            replicas: 1,
+            n_streams: 2,
+            local: EmbeddedSettings {
+                free_reserve_bytes: 0,
+                ..EmbeddedSettings::default()
+            },
+            ..NatsSettings::new(&format!("test-{}", N_STORES.fetch_add(1, Ordering::Relaxed)))
+        };
+        let client = async_nats::connect(NATS.url()).await.unwrap();
+        let store = NatsStore::open(client, dir.path(), settings, Arc::new(support::TestProject));
+        let store = store.await.unwrap();
+        Harness {
+            store: store.clone(),
+            embedded: None,
+            nats: Some(store),
             _dir: Some(dir),
         }
     }
@@ -96,6 +132,7 @@ impl Harness {
         Harness {
             store: store.account(3),
             embedded: None,
+            nats: None,
             _dir: None,
         }
     }
@@ -108,6 +145,9 @@ impl Harness {
     /// Makes the view durable where it is not always so, because trimming goes no further.
     async fn checkpoint(&self) {
         if let Some(store) = &self.embedded {
+            store.checkpoint().await.unwrap();
+        }
+        if let Some(store) = &self.nats {
             store.checkpoint().await.unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes of a segment: a header, then groups. Described in `docs/formats/log-record.md`; a change of one is a change of
+//! Bytes of a log: a segment's header, then groups. Described in `docs/formats/log-record.md`; a change of one is a change of
 //! both.
 //!
 //! A group is what one sync made durable. It is written and synced before the next one begins, so at most the last group
@@ -7,25 +7,25 @@
 use bytes::Bytes;
 
 /// Number of a group in its store, counted from one without gaps.
-pub(super) type Sequence = u64;
+pub(crate) type Sequence = u64;
 
 /// Magic and format version. A reader refuses what it does not know.
 const MAGIC: [u8; 8] = *b"ORRYLOG\x01";
 const GROUP_MAGIC: [u8; 4] = *b"\xA7grp";
-pub(super) const HEADER_BYTES: usize = 32;
-pub(super) const GROUP_HEADER_BYTES: usize = 20;
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const GROUP_HEADER_BYTES: usize = 20;
 
 /// What a segment says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SegmentHeader {
+pub(crate) struct SegmentHeader {
     /// Random, and part of every checksum, so that no stored document can pass for a group.
-    pub(super) salt: u64,
+    pub(crate) salt: u64,
     /// The sequence of its first group.
-    pub(super) first: Sequence,
+    pub(crate) first: Sequence,
 }
 
 impl SegmentHeader {
-    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.salt.to_le_bytes());
@@ -36,7 +36,7 @@ impl SegmentHeader {
     }
 
     /// `None` when the bytes are not a header this version wrote.
-    pub(super) fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let is_ours = bytes[..8] == MAGIC && crc32fast::hash(&bytes[..24]) == u32_at(bytes, 24)?;
         is_ours.then_some(SegmentHeader {
@@ -48,19 +48,19 @@ impl SegmentHeader {
 
 /// A group while its records are being gathered.
 #[derive(Debug)]
-pub(super) struct GroupWriter {
+pub(crate) struct GroupWriter {
     bytes: Vec<u8>,
 }
 
 impl GroupWriter {
-    pub(super) fn new() -> GroupWriter {
+    pub(crate) fn new() -> GroupWriter {
         GroupWriter {
             bytes: vec![0; GROUP_HEADER_BYTES],
         }
     }
 
     /// Adds a record; answers where its body begins, from the start of the group.
-    pub(super) fn push(&mut self, kind: u8, log: u64, body: &[u8]) -> u32 {
+    pub(crate) fn push(&mut self, kind: u8, log: u64, body: &[u8]) -> u32 {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(&log.to_le_bytes());
         self.bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -69,12 +69,12 @@ impl GroupWriter {
         at
     }
 
-    pub(super) fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// The finished group.
-    pub(super) fn finish(&mut self, salt: u64, sequence: Sequence) -> &[u8] {
+    pub(crate) fn finish(&mut self, salt: u64, sequence: Sequence) -> &[u8] {
         let length = (self.bytes.len() - GROUP_HEADER_BYTES) as u32;
         let checksum = checksum(salt, sequence, &self.bytes[GROUP_HEADER_BYTES..]);
         self.bytes[..4].copy_from_slice(&GROUP_MAGIC);
@@ -87,27 +87,27 @@ impl GroupWriter {
 
 /// A whole group as found in a segment.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
-    pub(super) sequence: Sequence,
+pub(crate) struct Group {
+    pub(crate) sequence: Sequence,
     /// Where the group begins in its segment.
-    pub(super) offset: u32,
+    pub(crate) offset: u32,
     /// Header and records.
     bytes: Bytes,
 }
 
 /// One record of a group.
 #[derive(Clone, Debug)]
-pub(super) struct RawRecord {
-    pub(super) kind: u8,
-    pub(super) log: u64,
+pub(crate) struct RawRecord {
+    pub(crate) kind: u8,
+    pub(crate) log: u64,
     /// Where the body begins in the segment.
-    pub(super) offset: u32,
-    pub(super) body: Bytes,
+    pub(crate) offset: u32,
+    pub(crate) body: Bytes,
 }
 
 impl Group {
     /// The whole group at `offset`, or `None`.
-    pub(super) fn read(segment: &Bytes, offset: usize, salt: u64) -> Option<Group> {
+    pub(crate) fn read(segment: &Bytes, offset: usize, salt: u64) -> Option<Group> {
         let rest = segment.get(offset..)?;
         if rest.len() < GROUP_HEADER_BYTES || rest[..4] != GROUP_MAGIC {
             return None;
@@ -124,7 +124,7 @@ impl Group {
     }
 
     /// Is there a whole group anywhere from `offset` on?
-    pub(super) fn any_from(segment: &Bytes, offset: usize, salt: u64) -> bool {
+    pub(crate) fn any_from(segment: &Bytes, offset: usize, salt: u64) -> bool {
         let tail = segment.get(offset..).unwrap_or_default();
         let starts = tail
             .windows(GROUP_MAGIC.len())
@@ -136,12 +136,12 @@ impl Group {
     }
 
     /// Where the next group begins in the segment.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.offset as usize + self.bytes.len()
     }
 
     /// Its records, or `None` when they do not fill the group exactly.
-    pub(super) fn records(&self) -> Option<Vec<RawRecord>> {
+    pub(crate) fn records(&self) -> Option<Vec<RawRecord>> {
         let mut records = Vec::new();
         let mut at = GROUP_HEADER_BYTES;
         while at < self.bytes.len() {

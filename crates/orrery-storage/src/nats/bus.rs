@@ -1,0 +1,144 @@
+//! The streams a store is spread over: their names, their making, and which of them a log's messages are in.
+//!
+//! Logs are packed: a stream holds many, each under a subject of its own. `docs/adr/007-logs-packed-into-streams.md` says why.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use orrery_model::LogId;
+use orrery_partition::storage::{Result, StorageError};
+
+use super::lane::Lane;
+use super::settings::NatsSettings;
+
+/// One try of a request; a lost one is tried again well within the patience of a store.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// Room for headers in a message.
+const HEADROOM_BYTES: usize = 64 << 10;
+/// Where a stream remembers over how many its store is spread.
+const N_STREAMS: &str = "orrery-streams";
+
+/// The streams of one store.
+#[derive(Clone, Debug)]
+pub(super) struct Bus {
+    context: Context,
+    name: String,
+    n_streams: u64,
+    patience: Duration,
+    /// Bytes one message may carry.
+    pub(super) message_bytes_max: usize,
+}
+
+impl Bus {
+    /// Finds the streams of a store, or makes them.
+    pub(super) async fn open(client: async_nats::Client, settings: &NatsSettings) -> Result<Bus> {
+        let message_bytes_max = client.server_info().max_payload.saturating_sub(HEADROOM_BYTES);
+        let context = ContextBuilder::new().timeout(ATTEMPT).build(client);
+        let mut bus = Bus {
+            context,
+            name: settings.name.clone(),
+            n_streams: u64::from(settings.n_streams),
+            patience: settings.patience,
+            message_bytes_max,
+        };
+        bus.n_streams = bus.make_stream(settings, 0).await?;
+        for idx in 1..bus.n_streams {
+            bus.make_stream(settings, idx).await?;
+        }
+        Ok(bus)
+    }
+
+    /// Finds or makes one stream; answers how many there are to be. A stream that exists is taken as it is.
+    async fn make_stream(&self, settings: &NatsSettings, idx: u64) -> Result<u64> {
+        let n_streams = self.n_streams.to_string();
+        let config = Config {
+            name: self.stream_name(idx),
+            subjects: vec![format!("{}.>", self.subject_prefix(idx))],
+            description: Some("logs of an Orrery store".into()),
+            storage: StorageType::File,
+            retention: RetentionPolicy::Limits,
+            discard: DiscardPolicy::New,
+            num_replicas: settings.replicas,
+            // A log is trimmed by subject, and by nothing else.
+            deny_delete: true,
+            allow_rollup: true,
+            metadata: HashMap::from([(N_STREAMS.to_owned(), n_streams)]),
+            ..Config::default()
+        };
+        let found = self.context.get_or_create_stream(config).await;
+        let stream = found.map_err(|error| cannot("make a stream", &error))?;
+        let config = &stream.cached_info().config;
+        let recorded = config.metadata.get(N_STREAMS).and_then(|text| text.parse().ok());
+        recorded.filter(|n| *n > 0).ok_or_else(|| {
+            StorageError::Corrupt(format!(
+                "stream {} was not made by Orrery: it does not say how many there are",
+                config.name
+            ))
+        })
+    }
+
+    fn stream_name(&self, idx: u64) -> String {
+        format!("ORRERY_{}_{idx}", self.name)
+    }
+
+    fn subject_prefix(&self, idx: u64) -> String {
+        format!("orrery.{}.{idx}", self.name)
+    }
+
+    /// The messages of one log.
+    pub(super) async fn lane(&self, log: LogId) -> Result<Lane> {
+        let idx = log.0 % self.n_streams;
+        let stream = self.context.get_stream_no_info(self.stream_name(idx)).await;
+        let stream = stream.map_err(|error| cannot("find a stream", &error))?;
+        Ok(Lane::new(
+            log,
+            self.context.clone(),
+            stream,
+            &self.subject_prefix(idx),
+            self.patience,
+        ))
+    }
+
+    /// The logs that have messages, dropped ones included.
+    pub(super) async fn logs(&self) -> Result<Vec<LogId>> {
+        let mut logs = Vec::new();
+        for idx in 0..self.n_streams {
+            let prefix = format!("{}.log.", self.subject_prefix(idx));
+            let stream = self.context.get_stream_no_info(self.stream_name(idx)).await;
+            let stream = stream.map_err(|error| cannot("find a stream", &error))?;
+            let info = stream.info_builder().subjects(format!("{prefix}*")).fetch().await;
+            let mut info = info.map_err(|error| cannot("list the logs of a stream", &error))?;
+            while let Some(subject) = futures::StreamExt::next(&mut info).await {
+                let (subject, _) = subject.map_err(|error| cannot("list the logs of a stream", &error))?;
+                let id = subject.strip_prefix(&prefix).and_then(|id| id.parse().ok());
+                logs.extend(id.map(LogId));
+            }
+        }
+        Ok(logs)
+    }
+
+    /// Where snapshots of views are saved.
+    pub(super) async fn saved(&self, replicas: usize) -> Result<ObjectStore> {
+        let bucket = format!("ORRERY_{}", self.name);
+        if let Ok(found) = self.context.get_object_store(&bucket).await {
+            return Ok(found);
+        }
+        let config = object_store::Config {
+            bucket,
+            description: Some("snapshots of an Orrery store".into()),
+            num_replicas: replicas,
+            ..object_store::Config::default()
+        };
+        let made = self.context.create_object_store(config).await;
+        made.map_err(|error| cannot("make the store of snapshots", &error))
+    }
+}
+
+/// An error of the servers, or of the way to them.
+pub(super) fn cannot(what: &str, error: &dyn std::fmt::Display) -> StorageError {
+    StorageError::Unavailable(format!("cannot {what}: {error}"))
+}
