@@ -1,0 +1,33 @@
+//! Measures how the logs of partitions should lie in JetStream: one stream each, or many packed into a stream under subjects of
+//! their own. See `docs/adr/007-logs-packed-into-streams.md`.
+//!
+//! Every part starts servers of its own, alone (R1) or three in a cluster (R3), which sync before they acknowledge.
+//!
+//! `cargo run --release -p bench-nats-streams [-- create|append|promote|recover]`
+
+use anyhow::Result;
+
+mod append;
+mod create;
+mod promote;
+mod recover;
+mod servers;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let only = std::env::args().nth(1);
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wanted("create") {
+        create::run().await?;
+    }
+    if wanted("append") {
+        append::run().await?;
+    }
+    if wanted("promote") {
+        promote::run().await?;
+    }
+    if wanted("recover") {
+        recover::run().await?;
+    }
+    Ok(())
+}
