@@ -16,6 +16,7 @@ var unsupported = map[string]string{
 	"feed-from-now":                   "the SDK starts from the beginning or from a time",
 	"feed-logical-key":                "the SDK wants the feed range that holds the key and does not tell which one does",
 	"feed-all-versions":               "the SDK reads latest versions only",
+	"region-conflict-feed":            "the SDK has no conflicts",
 	"processor-latest-versions":       "the SDK has no change feed processor",
 	"processor-all-versions":          "the SDK has no change feed processor",
 	"processor-all-versions-killed":   "the SDK has no change feed processor",

@@ -1,5 +1,6 @@
 """An account of three regions: who answers, and what a change of the write region shows. One test after the other."""
 
+import json
 import threading
 import time
 
@@ -151,6 +152,26 @@ def test_region_forced_failover(container):
     manage("POST", f"regions/{WRITER}/online")
     manage("POST", "failover", {"region": WRITER})
     assert ids_seen_in(WRITER, container) == sorted(kept + later)
+
+
+def test_region_conflict_feed(container):
+    lost = [f"lost {number}" for number in range(3)]
+    with prefer(NEXT) as client:
+        here = seen_by(client, container)
+        with link(NEXT, cut=True), link(LAST, cut=True):
+            fill(here, lost)
+            manage("POST", f"regions/{WRITER}/offline")
+        manage("POST", f"regions/{WRITER}/online")
+        conflicts = list(here.list_conflicts())
+        items = [json.loads(conflict["content"]) for conflict in conflicts]
+        assert sorted(item["id"] for item in items) == lost
+        assert {conflict["operationType"] for conflict in conflicts} == {"create"}
+        assert list(here.query_items("SELECT * FROM c", enable_cross_partition_query=True)) == []
+        for conflict, item in zip(conflicts, items):
+            assert here.get_conflict(conflict, item["pk"])["content"] == conflict["content"]
+            here.delete_conflict(conflict, item["pk"])
+        assert list(here.list_conflicts()) == []
+    manage("POST", "failover", {"region": WRITER})
 
 
 def insist(call):

@@ -109,8 +109,10 @@ impl PartitionState {
 }
 
 /// Version of the layout written. A reader refuses what it does not know.
-const FORMAT: u8 = 4;
-/// The layout before, without `ordered_after`, and the one without an index.
+const FORMAT: u8 = 5;
+/// The same layout; the index does not tell whether there are items without terms.
+const FORMAT_UNTOLD: u8 = 4;
+/// The layouts before, without `ordered_after`, and without an index.
 const FORMAT_UNORDERED: u8 = 3;
 const FORMAT_UNINDEXED: u8 = 2;
 /// What stands for `ordered_after` where it is not known: nothing is in order.
@@ -124,7 +126,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         *number = take_number(&mut rest)?;
     }
     let ordered_after = match format {
-        FORMAT => Lsn(take_number(&mut rest)?),
+        FORMAT | FORMAT_UNTOLD => Lsn(take_number(&mut rest)?),
         _ => NOWHERE,
     };
     let mut bounds = [Epk::min(), Epk::min()];
@@ -137,9 +139,15 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
     let (index_policy, index, rest) = match format {
         // Written before there was an index: everything is to be indexed.
         FORMAT_UNINDEXED => (0, IndexProgress::Clearing, rest),
-        FORMAT_UNORDERED | FORMAT => {
+        FORMAT_UNORDERED | FORMAT_UNTOLD | FORMAT => {
             let policy = take_number(&mut rest)?;
             let (index, rest) = IndexProgress::decode(rest)?;
+            // An index that lacks something is made anew.
+            let index = if format == FORMAT {
+                index
+            } else {
+                IndexProgress::Clearing
+            };
             (policy, index, rest)
         }
         _ => return None,
@@ -199,13 +207,25 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_the_layout_before_has_no_changes_in_the_order_of_time() {
+    fn an_index_that_does_not_tell_of_items_without_terms_is_made_anew() {
+        let mut bytes = state().encode().to_vec();
+        bytes[0] = FORMAT_UNTOLD;
+        let expected = PartitionState {
+            index: IndexProgress::Clearing,
+            ..state()
+        };
+        assert_eq!(PartitionState::decode(&bytes), Ok(expected));
+    }
+
+    #[test]
+    fn a_state_of_the_first_indexed_layout_has_no_changes_in_the_order_of_time() {
         let mut bytes = state().encode().to_vec();
         bytes[0] = FORMAT_UNORDERED;
         // Format, partition and six numbers stand before the one that was added.
         bytes.drain(1 + 4 + 6 * 8..1 + 4 + 7 * 8);
         let expected = PartitionState {
             ordered_after: NOWHERE,
+            index: IndexProgress::Clearing,
             ..state()
         };
         assert_eq!(PartitionState::decode(&bytes), Ok(expected));

@@ -33,7 +33,11 @@ const SETTINGS: [(&str, &str, &str); 15] = [
         "URL that clients are told to use, instead of the one they called",
     ),
     ("allow-plain-http", "false", "speak plain HTTP beyond loopback"),
-    ("cache-mb", "128", "memory that hot items may take, in MiB"),
+    (
+        "cache-mb",
+        "384",
+        "memory that caches may take, in MiB: a third for hot items, the rest for blocks of data files",
+    ),
     ("consistency", "Session", "default consistency level of the account"),
     ("data-dir", "./orrery-data", "where everything is kept"),
     (
@@ -107,7 +111,7 @@ pub struct ServerFlags {
     /// Speak plain HTTP beyond loopback
     #[arg(long)]
     allow_plain_http: bool,
-    /// Memory for hot items, in MiB [default: 32]
+    /// Memory for hot items and blocks of data files, in MiB [default: 384]
     #[arg(long, value_name = "MIB")]
     cache_mb: Option<String>,
     /// URL that clients are told to use
@@ -318,7 +322,7 @@ pub struct ServerConfig {
     /// Is plain HTTP spoken?
     pub plain_http: bool,
     /// For all accounts and regions together.
-    pub cache_bytes: usize,
+    pub caches: CacheSizes,
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
@@ -358,9 +362,28 @@ impl ServerConfig {
             partitions,
             enforce_throughput: raw.parse("enforce-throughput")?,
             plain_http: loopback || allow_plain_http,
-            cache_bytes: raw.parse::<usize>("cache-mb")?.min(1 << 20) << 20,
+            caches: CacheSizes::of_mb(raw.parse("cache-mb")?),
             tls: tls(raw.text("tls"))?,
         })
+    }
+}
+
+/// How much memory each kind of cache may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSizes {
+    pub hot_item_bytes: usize,
+    pub block_bytes: u64,
+}
+
+impl CacheSizes {
+    /// Blocks get more: they hold the index, and one item needs several.
+    fn of_mb(all_mb: usize) -> CacheSizes {
+        let all_bytes = all_mb.min(1 << 20) << 20;
+        let hot_item_bytes = all_bytes / 3;
+        CacheSizes {
+            hot_item_bytes,
+            block_bytes: (all_bytes - hot_item_bytes) as u64,
+        }
     }
 }
 

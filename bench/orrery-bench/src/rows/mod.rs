@@ -15,9 +15,9 @@ mod stall;
 mod start;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::documents::DOCUMENT_BYTES;
@@ -31,6 +31,9 @@ use crate::requests::{batches, creates, make_container};
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 /// Batches of documents sent at once to fill a container.
 const BATCHES_IN_FLIGHT: usize = 8;
+/// How long a filled server may go on working, and for how long it must not have.
+const SETTLE_MAX: Duration = Duration::from_secs(120);
+const SETTLE_LOOK: Duration = Duration::from_millis(500);
 
 /// A group of rows that share their servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,6 +112,7 @@ async fn filled(directory: &Path, n_items: u64) -> Result<Server> {
     let server = Server::durable(directory)?;
     make_container(server.port).await?;
     fill(&server, 0, n_items).await?;
+    settle(&server).await?;
     Ok(server)
 }
 
@@ -124,7 +128,20 @@ async fn fill_quickly(server: &Server, n_items: u64) -> Result<()> {
     let (fill, n_batches) = batches(n_items);
     let mut workers = workers(&Target::plain(server.port), BATCHES_IN_FLIGHT, &fill, 200).await?;
     drive(&mut workers, Until::Requests(n_batches)).await?;
-    Ok(())
+    settle(server).await
+}
+
+/// Waits until the server has put what it was given in order, so that this work does not count as somebody else's.
+async fn settle(server: &Server) -> Result<()> {
+    let started = Instant::now();
+    while started.elapsed() < SETTLE_MAX {
+        let before = server.cpu()?;
+        tokio::time::sleep(SETTLE_LOOK).await;
+        if server.cpu()?.saturating_sub(before) < SETTLE_LOOK / 20 {
+            return Ok(());
+        }
+    }
+    bail!("the server was still at work {SETTLE_MAX:?} after it was filled")
 }
 
 /// Keeps an answer for a limit to give.

@@ -21,6 +21,7 @@ use crate::items::{find_container, finish, gone};
 use crate::node::Node;
 use crate::partition::Partition;
 
+mod ahead;
 mod filter;
 mod place;
 mod scan;

@@ -17,6 +17,7 @@ use orrery_partition::keys::{self, EpkForm, KeySpace};
 use orrery_partition::storage::{Snapshot, View};
 use orrery_partition::stored::StoredItem;
 
+use super::ahead::{Ahead, Entry, Looked};
 use super::filter::Filter;
 use super::place::From;
 use super::seek::Changes;
@@ -111,9 +112,11 @@ impl Scan {
         let mut budget = Budget::new();
         // Of the transaction being read: its LSN, and whether any of it is on the page.
         let (mut lsn, mut begun) = (start.after, false);
-        for entry in view.scan(Bound::Included(&first), Bound::Excluded(&last), false) {
-            let (key, value) = entry.map_err(unreadable)?;
-            let (at_lsn, number) = keys::read_change(&key).ok_or_else(malformed)?;
+        let entries = view.scan(Bound::Included(&first), Bound::Excluded(&last), false);
+        let mut entries = Ahead::new(view, entries, self.n_changes_max, PAGE_BYTES_MAX);
+        let newer_than = start.newer_than;
+        while let Some(entry) = entries.next(|key, value| self.place(newer_than, key, value))? {
+            let (at_lsn, _) = keys::read_change(&entry.key).ok_or_else(malformed)?;
             if at_lsn != lsn {
                 found.reached = lsn;
                 if found.is_full(self) || (budget.is_spent() && start.newer_than.is_none()) {
@@ -122,7 +125,7 @@ impl Scan {
                 }
                 (lsn, begun) = (at_lsn, false);
             }
-            let Some(change) = self.change(view, &mut start, (lsn, number), &value)? else {
+            let Some(change) = self.change(&mut start, lsn, entry)? else {
                 continue;
             };
             if !begun && !found.changes.is_empty() && found.n_bytes + size(&change) > PAGE_BYTES_MAX {
@@ -192,18 +195,23 @@ impl Scan {
         })
     }
 
-    /// The change of an entry, if the reader wants it.
-    fn change(
-        &self,
-        view: &dyn View,
-        start: &mut Start,
-        (lsn, number): (Lsn, u64),
-        value: &Bytes,
-    ) -> Result<Option<Change>> {
+    /// Where the item is that an entry needs, if the reader may want it.
+    fn place(&self, newer_than: Option<u64>, key: &[u8], value: &[u8]) -> Result<Option<Bytes>> {
+        if self.mode == FeedMode::AllVersions {
+            return Ok(None);
+        }
         let form = EpkForm::of(self.container.definition.partition_key());
+        let (_, number) = keys::read_change(key).ok_or_else(malformed)?;
+        let (epk, ts) = keys::read_change_pointer(form, value).ok_or_else(malformed)?;
+        let wanted = self.range.contains(&epk) && newer_than.is_none_or(|time| ts > time);
+        Ok(wanted.then(|| keys::item(form, &epk, number)))
+    }
+
+    /// The change of an entry, if the reader wants it.
+    fn change(&self, start: &mut Start, lsn: Lsn, entry: Entry) -> Result<Option<Change>> {
         let change = match self.mode {
-            FeedMode::LatestVersions => self.latest(view, form, start, (lsn, number), value)?,
-            FeedMode::AllVersions => self.kept(form, start, lsn, value)?,
+            FeedMode::LatestVersions => self.latest(lsn, entry)?,
+            FeedMode::AllVersions => self.kept(start, lsn, &entry.value)?,
         };
         match (change, &self.filter) {
             (Some(change), Some(filter)) => Ok(filter.holds(&change)?.then_some(change)),
@@ -211,34 +219,25 @@ impl Scan {
         }
     }
 
-    fn latest(
-        &self,
-        view: &dyn View,
-        form: EpkForm,
-        start: &Start,
-        (lsn, number): (Lsn, u64),
-        value: &[u8],
-    ) -> Result<Option<Change>> {
-        let (epk, ts) = keys::read_change_pointer(form, value).ok_or_else(malformed)?;
-        if !self.range.contains(&epk) || start.newer_than.is_some_and(|time| ts <= time) {
-            return Ok(None);
-        }
-        let Some(bytes) = view.get(&keys::item(form, &epk, number)).map_err(unreadable)? else {
-            return Err(malformed());
+    fn latest(&self, lsn: Lsn, entry: Entry) -> Result<Option<Change>> {
+        let item = match entry.item {
+            Looked::NotWanted => return Ok(None),
+            Looked::Missing => return Err(malformed()),
+            Looked::Found(bytes) => StoredItem::decode(&bytes).map_err(unreadable)?,
         };
-        let item = StoredItem::decode(&bytes).map_err(unreadable)?;
         if is_expired(&self.container.definition, &item, self.now) {
             return Ok(None);
         }
         Ok(Some(Change {
             lsn,
-            at: ts,
+            at: item.ts,
             current: item.body,
             version: None,
         }))
     }
 
-    fn kept(&self, form: EpkForm, start: &mut Start, lsn: Lsn, value: &Bytes) -> Result<Option<Change>> {
+    fn kept(&self, start: &mut Start, lsn: Lsn, value: &Bytes) -> Result<Option<Change>> {
+        let form = EpkForm::of(self.container.definition.partition_key());
         let (epk, version) = Version::decode(form, value).map_err(unreadable)?;
         if !self.range.contains(&epk) || start.newer_than.is_some_and(|time| version.at.seconds() <= time) {
             return Ok(None);

@@ -22,6 +22,9 @@ const PARCEL_BYTES: usize = 256 * 1024;
 /// Parcels under way at a time.
 const PARCELS_MAX: usize = 64;
 
+/// Transactions from which on no more parcels are applied together.
+const TOGETHER_MAX: usize = 256;
+
 /// About what a word on progress takes.
 const REPORT_BYTES: usize = 32;
 
@@ -129,16 +132,33 @@ fn size_bytes(transaction: &Transaction) -> usize {
     48 + transaction.operations.iter().map(operation).sum::<usize>()
 }
 
-/// Applies what arrives.
+/// Applies what arrives; what came while something else was applied, all at once.
 async fn receive(
     source: &Source,
     sink: &dyn Sink,
     mut arriving: mpsc::Receiver<(Parcel, Vec<Transaction>)>,
     reports: mpsc::Sender<(Parcel, Lsn)>,
 ) -> Ended {
-    while let Some((parcel, transactions)) = arriving.recv().await {
+    let mut waiting = None;
+    loop {
+        let next = match waiting.take() {
+            Some(next) => Some(next),
+            None => arriving.recv().await,
+        };
+        let Some((parcel, mut transactions)) = next else {
+            return Ended::Broken;
+        };
         if !source.there.arrival(parcel).await {
             return Ended::Broken;
+        }
+        while transactions.len() < TOGETHER_MAX
+            && let Ok((parcel, more)) = arriving.try_recv()
+        {
+            if !source.there.has_arrived(&parcel) {
+                waiting = Some((parcel, more));
+                break;
+            }
+            transactions.extend(more);
         }
         match sink.apply(transactions).await {
             Ok(()) => {}
@@ -149,7 +169,6 @@ async fn receive(
         // Whoever tells makes up for what finds the queue full.
         let _ = reports.try_send((report, sink.log().head().lsn));
     }
-    Ended::Broken
 }
 
 /// Carries progress back to the leader, and again when it was lost: the leader may be waiting for it.

@@ -129,6 +129,13 @@ impl Link {
         self.state().connection == parcel.connection
     }
 
+    /// Whether a parcel is there already.
+    pub fn has_arrived(&self, parcel: &Parcel) -> bool {
+        parcel.arrives <= Instant::now()
+            && !self.settings.borrow().paused
+            && self.state().connection == parcel.connection
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -128,14 +128,14 @@ async fn page_of_items(
     }
     let started = Instant::now();
     // Whoever names a partition runs a plan.
-    let may_compose = target.partition.is_some();
+    let runs_plan = target.partition.is_some();
     let prepared = prepare(
         node,
         container,
         query,
         move |parsed, container, definition, parameters| {
-            let prepared = Prepared::new(parsed, container, definition, parameters)?;
-            if !may_compose {
+            let prepared = Prepared::new(parsed, container, definition, parameters, runs_plan)?;
+            if !runs_plan {
                 check_compositions(parsed)?;
             }
             Ok(prepared)
@@ -171,7 +171,10 @@ async fn page_of_items(
     let fingerprint = token::fingerprint(query);
     let after = match (page.continuation.as_deref(), &query.resume_filter) {
         // When both come, the continuation decides.
-        (Some(text), _) => Some(QueryContinuation::decode(text, &secret, fingerprint)?),
+        (Some(text), _) => {
+            let after = QueryContinuation::decode(text, &secret, fingerprint)?;
+            Some(after.over(&range, &prepared.plan)?)
+        }
         (None, Some(filter)) => Some(resumed_by_client(container, filter)?),
         (None, None) => None,
     };
@@ -183,6 +186,7 @@ async fn page_of_items(
         scripts,
         parts,
         after,
+        range,
         limits: limits(page),
         now: node.now(),
     };
@@ -247,7 +251,11 @@ fn resumed_by_client(container: &ContainerEntry, filter: &Value) -> Result<Query
             "A query sorted by arrays or objects cannot be resumed by its last values.",
         )
     })?;
-    Ok(QueryContinuation { resume, last: None })
+    Ok(QueryContinuation {
+        resume,
+        last: None,
+        counted_over: None,
+    })
 }
 
 fn limits(page: &Page) -> PageLimits {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use orrery_model::{Charge, Error, Result, Status, Timestamp};
+use orrery_model::{Charge, EpkRange, Error, Result, Status, Timestamp};
 use orrery_partition::decide::unreadable;
 use orrery_partition::index::{Access, Ordered};
 use orrery_partition::keys::EpkForm;
@@ -21,7 +21,7 @@ use super::cursor::{ItemCursor, Part};
 use super::load::Admission;
 use super::ordered::OrderedCursor;
 use super::prepared::Prepared;
-use super::token::QueryContinuation;
+use super::token::{self, QueryContinuation};
 use crate::api::QueryMetrics;
 use crate::catalogue::ContainerEntry;
 use crate::scripts::{Calls, Scripts};
@@ -47,6 +47,8 @@ pub struct PageWork {
     pub scripts: Scripts,
     pub parts: Vec<Part>,
     pub after: Option<QueryContinuation>,
+    /// All parts together.
+    pub range: EpkRange,
     pub limits: PageLimits,
     pub now: Timestamp,
 }
@@ -100,7 +102,7 @@ impl PageWork {
             Some(order) => self.run_in_order(order, &context, started, admission)?,
             None => None,
         };
-        let streaming = self.prepared.plan.is_streaming();
+        let (streaming, by_place) = (self.prepared.plan.is_streaming(), self.prepared.plan.resumes_by_place());
         let before = self.after.as_ref().and_then(|after| after.last.clone());
         let done = match in_order {
             Some(done) => done,
@@ -111,6 +113,7 @@ impl PageWork {
         let after = done.page.resume.map(|resume| QueryContinuation {
             resume,
             last: last.filter(|_| streaming),
+            counted_over: (!by_place).then(|| token::range_hash(&self.range)),
         });
         let metrics = QueryMetrics {
             n_items_read: done.page.progress.items_read,

@@ -17,13 +17,16 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// `in_pieces`: for a caller that puts the rows of several partitions together.
     pub fn new(
         query: &Query,
         container: &ContainerEntry,
         definition: &Definition,
         parameters: &Parameters,
+        in_pieces: bool,
     ) -> Result<Prepared> {
         let plan = plan(query, definition, parameters)?;
+        let plan = if in_pieces { plan.in_pieces() } else { plan };
         let rules = container.definition.index_rules();
         Ok(Prepared {
             condition: Condition::of(&plan, rules),

@@ -5,14 +5,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_model::id::ChainHash;
 use orrery_model::json::{self, Value};
-use orrery_model::{Epk, Error, Result};
+use orrery_model::{Epk, EpkRange, Error, Result};
+use orrery_query::plan::Plan;
 use orrery_query::run::Resume;
 
 use crate::account::Secret;
 use crate::api::QueryText;
 use crate::continuation::{Continuation, mac};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Bytes of a continuation's signature.
 const MAC_BYTES: usize = 12;
 
@@ -20,6 +21,17 @@ const MAC_BYTES: usize = 12;
 pub struct QueryContinuation {
     pub resume: Resume,
     pub last: Option<Continuation>,
+    /// For rows that are counted off: the part of the key space they are counted in.
+    pub counted_over: Option<[u8; 8]>,
+}
+
+/// A short hash of a part of the key space.
+pub fn range_hash(range: &EpkRange) -> [u8; 8] {
+    short(ChainHash::ZERO.chain(range.min.as_bytes()).chain(range.max.as_bytes()))
+}
+
+fn short(hash: ChainHash) -> [u8; 8] {
+    hash.0[..8].try_into().expect("the hash has 16 bytes")
 }
 
 /// A short hash of what was asked.
@@ -31,8 +43,7 @@ pub fn fingerprint(query: &QueryText) -> [u8; 8] {
         text.push('\0');
         text.push_str(&value.as_ref().map(Value::to_text).unwrap_or_default());
     }
-    let hash = ChainHash::ZERO.chain(text.as_bytes()).0;
-    hash[..8].try_into().expect("the hash has 16 bytes")
+    short(ChainHash::ZERO.chain(text.as_bytes()))
 }
 
 impl QueryContinuation {
@@ -47,10 +58,33 @@ impl QueryContinuation {
             }
             None => bytes.push(0),
         }
+        match &self.counted_over {
+            Some(hash) => {
+                bytes.push(1);
+                bytes.extend_from_slice(hash);
+            }
+            None => bytes.push(0),
+        }
         bytes.extend_from_slice(self.resume.to_json().to_text().as_bytes());
         let signature = mac(secret, &bytes);
         bytes.extend_from_slice(&signature);
         URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// What it means for a part of the key space. Where rows were counted in another one, which was split or merged since, the
+    /// count says nothing: rows come from the beginning again, as whoever puts distinct rows together can bear. Groups would
+    /// be added up twice.
+    pub fn over(self, range: &EpkRange, plan: &Plan) -> Result<QueryContinuation> {
+        match self.counted_over {
+            Some(hash) if hash != range_hash(range) && plan.is_grouped() => Err(Error::bad_request(
+                "The continuation was issued for a partition that was split or merged since: begin this query again.",
+            )),
+            Some(hash) if hash != range_hash(range) => Ok(QueryContinuation {
+                resume: Resume::default(),
+                ..self
+            }),
+            _ => Ok(self),
+        }
     }
 
     pub fn decode(text: &str, secret: &Secret, fingerprint: [u8; 8]) -> Result<QueryContinuation> {
@@ -82,6 +116,17 @@ fn decode(text: &str, secret: &Secret, fingerprint: [u8; 8]) -> Option<QueryCont
             )
         }
     };
+    let (counted_over, rest) = match rest.split_first()? {
+        (0, rest) => (None, rest),
+        (_, rest) => {
+            let (hash, rest) = rest.split_first_chunk::<8>()?;
+            (Some(*hash), rest)
+        }
+    };
     let resume = Resume::from_json(&json::parse_value(rest).ok()?)?;
-    Some(QueryContinuation { resume, last })
+    Some(QueryContinuation {
+        resume,
+        last,
+        counted_over,
+    })
 }

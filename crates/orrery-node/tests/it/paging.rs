@@ -1,6 +1,12 @@
 //! Pages of a query put together are the answer in one page, however large the pages are, however many partitions there
 //! are, and whatever happens to them in between.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use orrery_model::Status;
+use orrery_model::json::{self, Value};
+use orrery_node::admin::PartitionInfo;
+use orrery_node::api::FeedTarget;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -209,5 +215,78 @@ fn the_number_of_partitions_does_not_change_the_rows() {
         from_one.sort();
         from_eight.sort();
         assert_eq!(from_one, from_eight, "{sql}");
+    }
+}
+
+/// The rows of all partitions as a client collects them that asks one after the other, and goes on with the same continuation
+/// in the children of a partition that is gone.
+async fn rows_of_partitions(world: &World, sql: &str, n_rows: usize, split_after: usize) -> Vec<String> {
+    let ids = |world: &World| -> Vec<PartitionInfo> { world.node.partitions(Some(("db", "c"))).unwrap() };
+    let mut waiting: VecDeque<_> = ids(world)
+        .iter()
+        .map(|info| (info.partition, info.range.clone(), None))
+        .collect();
+    let (mut rows, mut n_pages) = (Vec::new(), 0);
+    while let Some((partition, range, continuation)) = waiting.pop_front() {
+        if n_pages == split_after {
+            split_all(world).await;
+        }
+        n_pages += 1;
+        let target = FeedTarget {
+            partition: Some(partition),
+            ..FeedTarget::default()
+        };
+        match world.query_page_of(target, sql, n_rows, continuation.clone()).await {
+            Ok(feed) => {
+                rows.extend(texts(&feed));
+                if feed.continuation.is_some() {
+                    waiting.push_front((partition, range, feed.continuation));
+                }
+            }
+            Err(failure) => {
+                assert_eq!(failure.error.status(), Status::PARTITION_GONE, "{sql}");
+                let children = ids(world).into_iter().filter(|info| range.covers(&info.range));
+                waiting.extend(children.map(|info| (info.partition, info.range.clone(), continuation.clone())));
+            }
+        }
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn distinct_rows_of_partitions_are_all_there_whenever_they_are_split() {
+    for sql in [
+        "SELECT DISTINCT VALUE c.pk FROM c",
+        "SELECT DISTINCT c.n, c.s FROM c",
+        "SELECT DISTINCT VALUE t.u FROM c JOIN t IN c.tags",
+        "SELECT DISTINCT TOP 1000 VALUE c.pk FROM c",
+        "SELECT DISTINCT VALUE c.pk FROM c ORDER BY c.pk",
+    ] {
+        for (n_rows, split_after) in [(1, 1), (2, 3), (3, 0), (5, 2)] {
+            let world = world(2).await;
+            let whole: BTreeSet<String> = world.query(sql).await.unwrap().into_iter().collect();
+            let found = rows_of_partitions(&world, sql, n_rows, split_after).await;
+            let found: BTreeSet<String> = found.into_iter().collect();
+            assert_eq!(found, whole, "{sql} in pages of {n_rows}, split after {split_after}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pieces_of_groups_add_up_whenever_partitions_are_split() {
+    let sql = "SELECT c.pk, COUNT(1) AS k FROM c GROUP BY c.pk";
+    for split_after in 0..3 {
+        let world = world(2).await;
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for row in rows_of_partitions(&world, sql, 1, split_after).await {
+            let row = json::parse_value(row.as_bytes()).unwrap();
+            let count = row.get("k").and_then(Value::as_number).unwrap().as_i64().unwrap();
+            *counts
+                .entry(row.get("pk").and_then(Value::as_str).unwrap().to_owned())
+                .or_default() += count;
+        }
+        assert_eq!(counts.len(), 23);
+        assert_eq!(counts.values().sum::<i64>(), N_ITEMS as i64);
+        assert_eq!(counts["k0"], 3);
     }
 }

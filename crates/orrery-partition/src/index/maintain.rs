@@ -35,7 +35,7 @@ pub(crate) fn changes(
         if let (Some(shape), Some(terms)) = (new, &after) {
             writes.push((entries::posting(shape, number), Some(keys::pointer(form, epk))));
             let key = entries::shape(shape);
-            if !terms.is_overfull() && view.get(&key)?.is_none() {
+            if view.get(&key)?.is_none() {
                 writes.push((key, Some(entries::write_paths(terms.paths()))));
             }
         }

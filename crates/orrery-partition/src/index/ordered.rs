@@ -90,7 +90,7 @@ impl<'v> Ordered<'v> {
     ) -> Result<Option<Ordered<'v>>> {
         for scope in &scopes {
             let ready = PartitionState::load(scope.view)?.is_some_and(|state| state.index.is_ready());
-            if !ready || shapes::postings(scope, shapes::OVERFULL, 0).next().is_some() {
+            if !ready || shapes::overfull_keys(scope, 0)?.is_none() {
                 return Ok(None);
             }
         }

@@ -64,7 +64,7 @@ impl Access {
         let Some(state) = PartitionState::load(scope.view)?.filter(|state| state.index.is_ready()) else {
             return Ok(Access::Scan);
         };
-        let Some(always) = scope.overfull(LIMITS[1])? else {
+        let Some(always) = shapes::overfull_keys(&scope, LIMITS[1])? else {
             return Ok(Access::Scan);
         };
         // Counting the items of a logical partition may take longer than finding the few that are asked for.
@@ -269,11 +269,6 @@ impl Scope<'_> {
             }
         }
         Ok(Some(found))
-    }
-
-    /// The items that have no terms; `None` when there are more than `limit`.
-    fn overfull(&self, limit: usize) -> Result<Option<Vec<Bytes>>> {
-        shapes::keys_of_shape(self, shapes::OVERFULL, limit)
     }
 }
 

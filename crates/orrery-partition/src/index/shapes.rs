@@ -27,11 +27,21 @@ pub(super) fn lacking(view: &dyn View, path: PathHash) -> Result<Option<Vec<u64>
         }
         let (shape, has_path) = read_shape(&key, &paths, path)
             .ok_or_else(|| StorageError::Corrupt("a shape of the index is malformed".to_owned()))?;
-        if !has_path {
+        // Those are looked at whatever is asked for.
+        if !has_path && shape != OVERFULL {
             shapes.push(shape);
         }
     }
     Ok(Some(shapes))
+}
+
+/// The items in scope that have no terms; `None` when there are more than `limit`. Mostly there are none, which one lookup tells:
+/// a shape is never forgotten.
+pub(super) fn overfull_keys(scope: &Scope<'_>, limit: usize) -> Result<Option<Vec<Bytes>>> {
+    match scope.view.get(&entries::shape(OVERFULL))? {
+        Some(_) => keys_of_shape(scope, OVERFULL, limit),
+        None => Ok(Some(Vec::new())),
+    }
 }
 
 /// A shape and whether it has a path.

@@ -138,6 +138,7 @@ impl<'a> Compiler<'a> {
             user_functions: Vec::new(),
             wanted: Wanted::default(),
             gives_items: false,
+            in_pieces: false,
         };
         plan.survey();
         plan

@@ -49,6 +49,8 @@ pub struct Plan {
     pub(crate) wanted: Wanted,
     /// Each row is the item itself, unchanged.
     pub(crate) gives_items: bool,
+    /// Groups and distinct rows are those of a page, not of all pages together.
+    pub(crate) in_pieces: bool,
 }
 
 /// What feeds the outermost block.
@@ -75,10 +77,31 @@ pub fn plan(query: &Query, definition: &Definition, parameters: &Parameters) -> 
 }
 
 impl Plan {
+    /// The plan for a caller that puts rows together itself, because it asks several partitions: each page has the groups, or
+    /// the distinct rows, of the items it has read, and the next page goes on with the next item, wherever that lies by then.
+    /// A window counts whole rows, so a plan with one stays as it is.
+    pub fn in_pieces(mut self) -> Plan {
+        self.in_pieces = self.window == RowWindow::default() && matches!(self.input, Input::Items);
+        self
+    }
+
     /// Whether rows come out in the order of the items, each item's before the next one's.
     pub fn is_streaming(&self) -> bool {
-        let blocking = self.block.grouping.is_some() || self.block.distinct || !self.ordering.is_none();
-        !blocking && matches!(self.input, Input::Items)
+        let is_whole = (self.block.grouping.is_some() || self.block.distinct) && !self.in_pieces;
+        !is_whole && self.ordering.is_none() && matches!(self.input, Input::Items)
+    }
+
+    /// Whether a page goes on after the last row given; otherwise rows are made again and those given counted off, which is
+    /// right only over the same items.
+    pub fn resumes_by_place(&self) -> bool {
+        let is_sorted = matches!(self.ordering, Ordering::Keys(_));
+        let is_whole = self.block.distinct && !self.in_pieces;
+        self.is_streaming() || (is_sorted && !is_whole && self.block.grouping.is_none())
+    }
+
+    /// Whether rows are groups.
+    pub fn is_grouped(&self) -> bool {
+        self.block.grouping.is_some()
     }
 
     /// Names of the user-defined functions that the query calls.

@@ -168,10 +168,8 @@ fn cut(
     limits: PageLimits,
     mut resume: Resume,
 ) -> Result<(Vec<Row>, Option<Resume>)> {
-    // Sorted rows resume behind the last one given; the others are made again and counted off.
-    let by_position =
-        plan.block.grouping.is_none() && !plan.block.distinct && matches!(plan.ordering, Ordering::Keys(_));
-    let to_skip = match by_position {
+    let by_place = plan.resumes_by_place();
+    let to_skip = match by_place {
         true => plan.window.offset.saturating_sub(resume.skipped),
         false => plan.window.offset + resume.emitted,
     };
@@ -202,7 +200,7 @@ fn cut(
         evaluator.meter.row();
         bytes += row.row.size_bytes();
         resume.emitted += 1;
-        if by_position {
+        if by_place {
             resume.after = Some(row.position);
         }
         page.push(row.row);

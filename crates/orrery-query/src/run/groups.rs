@@ -38,6 +38,10 @@ impl<'p, 'm> Groups<'p, 'm> {
         groups
     }
 
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
     fn open(&mut self, key: Vec<Option<Value>>) -> usize {
         let accumulators = self
             .grouping

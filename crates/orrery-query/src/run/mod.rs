@@ -13,6 +13,7 @@ mod groups;
 mod item;
 pub(crate) mod like;
 mod ordered;
+mod pieces;
 mod rank;
 mod resume;
 mod rows;
@@ -159,10 +160,10 @@ fn page(
             &mut inner_rows
         }
     };
-    if plan.is_streaming() {
-        stream::page(plan, cursor, evaluator, limits, resume)
-    } else {
-        collect::page(plan, cursor, evaluator, limits, resume)
+    match &plan.block.grouping {
+        Some(grouping) if plan.is_streaming() => pieces::page(plan, grouping, cursor, evaluator, limits),
+        None if plan.is_streaming() => stream::page(plan, cursor, evaluator, limits, resume),
+        _ => collect::page(plan, cursor, evaluator, limits, resume),
     }
 }
 

@@ -8,15 +8,17 @@ use super::budget::Pace;
 use super::cursor::Cursor;
 use super::evaluate::Evaluator;
 use super::item::{Ready, Row};
-use super::rows::Flow;
+use super::rows::{Flow, Seen};
 use super::{PageLimits, Resume};
 use crate::error::{QueryError, Result};
 use crate::plan::{Expr, Plan};
 use crate::values::is_finite;
 
 /// A page being filled.
-struct Filling<'p> {
+struct Filling<'p, 'm> {
     plan: &'p Plan,
+    /// What DISTINCT has let pass on this page.
+    seen: Seen<'m>,
     limits: PageLimits,
     resume: Resume,
     rows: Vec<Row>,
@@ -43,6 +45,7 @@ pub(super) fn page(
     let already_done = resume.rows_of_item;
     let mut filling = Filling {
         plan,
+        seen: Seen::new(evaluator.meter.held()),
         limits,
         resume,
         rows: Vec::new(),
@@ -78,7 +81,7 @@ pub(super) fn page(
     Ok((filling.rows, None))
 }
 
-impl Filling<'_> {
+impl Filling<'_, '_> {
     fn item(&mut self, evaluator: &Evaluator<'_>, item: &Ready<'_>) -> Result<Option<Outcome>> {
         let mut outcome = None;
         let plan = self.plan;
@@ -98,7 +101,7 @@ impl Filling<'_> {
         Ok(outcome)
     }
 
-    /// Takes one row, unless an earlier page had it or OFFSET skips it.
+    /// Takes one row, unless an earlier page had it, OFFSET skips it, or this page has one like it.
     fn row(
         &mut self,
         evaluator: &Evaluator<'_>,
@@ -114,6 +117,11 @@ impl Filling<'_> {
             return Ok(Flow::Continue(()));
         }
         let row = row()?;
+        if let (true, Row::Value(value)) = (self.plan.block.distinct, &row)
+            && !self.seen.is_new(value)?
+        {
+            return Ok(Flow::Continue(()));
+        }
         evaluator.meter.row();
         self.bytes += row.size_bytes();
         self.rows.push(row);

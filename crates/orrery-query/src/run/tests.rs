@@ -78,6 +78,55 @@ fn a_streaming_query_pauses_between_items_and_goes_on() {
 }
 
 #[test]
+fn groups_in_pieces_pause_between_items_and_the_next_piece_begins_with_the_next_item() {
+    let items = items(10);
+    let plan = planned("SELECT VALUE SUM(c.n) FROM c").in_pieces();
+    let mut sums = Vec::new();
+    for from in [0, 4, 8] {
+        let mut budget = Limited {
+            pause_after_items: Some(4),
+            ..Limited::default()
+        };
+        let mut cursor = ListCursor::new(&items[from..]);
+        let page = run(
+            &plan,
+            &mut cursor,
+            &Context::default(),
+            PageLimits::unlimited(),
+            None,
+            &mut budget,
+        )
+        .unwrap();
+        assert_eq!(page.resume.is_some(), from < 8, "the last piece is the last");
+        sums.extend(page.rows.into_iter().map(|row| row.into_value().unwrap()));
+    }
+    assert_eq!(sums, [Value::from(6), Value::from(22), Value::from(17)]);
+}
+
+#[test]
+fn distinct_rows_in_pieces_are_those_of_a_page() {
+    let items = items(6);
+    let limits = PageLimits {
+        rows_max: 2,
+        ..PageLimits::unlimited()
+    };
+    let plan = planned("SELECT DISTINCT VALUE c.n % 3 FROM c").in_pieces();
+    let run = |from: usize| {
+        let mut cursor = ListCursor::new(&items[from..]);
+        run(&plan, &mut cursor, &Context::default(), limits, None, &mut Unlimited).unwrap()
+    };
+    let (first, second) = (run(0), run(2));
+    assert_eq!((first.rows.len(), first.resume.is_some()), (2, true));
+    assert_eq!(
+        (second.rows.len(), second.resume.is_some()),
+        (2, true),
+        "2 and, again, 0"
+    );
+    let windowed = planned("SELECT DISTINCT TOP 2 VALUE c.n FROM c").in_pieces();
+    assert!(!windowed.is_streaming(), "a window counts whole rows");
+}
+
+#[test]
 fn a_query_that_must_see_everything_does_not_pause() {
     let mut budget = Limited {
         pause_after_items: Some(1),

@@ -105,7 +105,7 @@ impl Host {
             founded.push((account, topology, doors));
         }
         let frame = Arc::new(frame(config, Arc::clone(&clock))?);
-        let stores = Arc::new(Stores::new(config.data_dir.clone()));
+        let stores = Arc::new(Stores::new(config.data_dir.clone(), config.caches.block_bytes));
         let n_nodes: usize = founded.iter().map(|(_, topology, _)| topology.present().count()).sum();
         let mut accounts = Vec::new();
         for (account, topology, doors) in founded {
@@ -285,7 +285,7 @@ fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: usize)
         fresh_secret,
         partitions: config.partitions,
         enforce_throughput: config.enforce_throughput,
-        cache_bytes: config.cache_bytes / n_nodes.max(1),
+        cache_bytes: config.caches.hot_item_bytes / n_nodes.max(1),
         purge_interval: Duration::from_secs(1),
         query_time_max: Duration::from_secs(30),
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use orrery_partition::project::Projector;
 use orrery_partition::storage::{Health, Store};
-use orrery_storage::embedded::{EmbeddedSettings, EmbeddedStore};
+use orrery_storage::embedded::{EmbeddedSettings, EmbeddedStore, ViewCache};
 use orrery_storage::{MemoryStore, SharedStore};
 use tokio::sync::Mutex;
 
@@ -23,10 +23,13 @@ pub struct Stores {
 }
 
 impl Stores {
-    pub fn new(root: Option<PathBuf>) -> Stores {
+    pub fn new(root: Option<PathBuf>, cache_bytes: u64) -> Stores {
         Stores {
             root,
-            settings: EmbeddedSettings::default(),
+            settings: EmbeddedSettings {
+                cache: ViewCache::new(cache_bytes),
+                ..EmbeddedSettings::default()
+            },
             open: Mutex::default(),
         }
     }
@@ -80,7 +83,7 @@ mod tests {
     #[tokio::test]
     async fn accounts_share_the_store_of_a_region() {
         let root = tempfile::tempdir().unwrap();
-        let stores = Stores::new(Some(root.path().to_owned()));
+        let stores = Stores::new(Some(root.path().to_owned()), 1 << 20);
         let first = stores.open("West US", 0).await.unwrap();
         let second = stores.open("westus", 1).await.unwrap();
         assert_eq!(first.size_bytes(), second.size_bytes());

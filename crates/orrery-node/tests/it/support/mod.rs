@@ -139,9 +139,21 @@ impl World {
 
     /// One page of a query over all of `db/c`.
     pub async fn query_page(&self, sql: &str, n_rows: usize, continuation: Option<String>) -> Result<Feed, Failure> {
+        self.query_page_of(FeedTarget::default(), sql, n_rows, continuation)
+            .await
+    }
+
+    /// One page of a query over a part of `db/c`.
+    pub async fn query_page_of(
+        &self,
+        target: FeedTarget,
+        sql: &str,
+        n_rows: usize,
+        continuation: Option<String>,
+    ) -> Result<Feed, Failure> {
         let operation = Operation::Query {
             container: container(),
-            target: FeedTarget::default(),
+            target,
             query: QueryText {
                 text: sql.to_owned(),
                 parameters: Vec::new(),

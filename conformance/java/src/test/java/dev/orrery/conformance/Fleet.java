@@ -3,7 +3,10 @@ package dev.orrery.conformance;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import com.azure.cosmos.ConsistencyLevel;
+import com.azure.cosmos.CosmosAsyncClient;
+import com.azure.cosmos.CosmosAsyncContainer;
 import com.azure.cosmos.CosmosClient;
+import com.azure.cosmos.CosmosClientBuilder;
 import com.azure.cosmos.CosmosContainer;
 import com.azure.cosmos.CosmosDatabase;
 import com.azure.cosmos.models.CosmosContainerProperties;
@@ -35,6 +38,7 @@ final class Fleet implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final List<CosmosClient> clients = new ArrayList<>();
+    private final List<CosmosAsyncClient> asyncClients = new ArrayList<>();
     private final Map<String, String> endpoints;
     private final CosmosDatabase database;
 
@@ -57,23 +61,37 @@ final class Fleet implements AutoCloseable {
     public void close() {
         database.delete();
         clients.forEach(CosmosClient::close);
+        asyncClients.forEach(CosmosAsyncClient::close);
     }
 
-    private CosmosClient preferring(List<String> regions) {
-        CosmosClient client = Server.builder()
+    private static CosmosClientBuilder builder(List<String> regions) {
+        return Server.builder()
                 .endpoint(ENDPOINT)
                 .key(Server.KEY)
                 .consistencyLevel(ConsistencyLevel.SESSION)
-                .preferredRegions(regions)
-                .buildClient();
+                .preferredRegions(regions);
+    }
+
+    private CosmosClient preferring(List<String> regions) {
+        CosmosClient client = builder(regions).buildClient();
         clients.add(client);
         return client;
     }
 
+    /** This region, then the others in their order. */
+    private static List<String> firstOf(String region) {
+        Stream<String> others = REGIONS.stream().filter(other -> !other.equals(region));
+        return Stream.concat(Stream.of(region), others).toList();
+    }
+
     /** The container as a new client sees it that prefers this region, then the others in their order. */
     CosmosContainer seenFrom(String region) {
-        Stream<String> others = REGIONS.stream().filter(other -> !other.equals(region));
-        CosmosClient client = preferring(Stream.concat(Stream.of(region), others).toList());
+        return preferring(firstOf(region)).getDatabase(database.getId()).getContainer("items");
+    }
+
+    CosmosAsyncContainer seenAsynchronouslyFrom(String region) {
+        CosmosAsyncClient client = builder(firstOf(region)).buildAsyncClient();
+        asyncClients.add(client);
         return client.getDatabase(database.getId()).getContainer("items");
     }
 

@@ -3,10 +3,16 @@ package dev.orrery.conformance;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.azure.cosmos.CosmosAsyncContainer;
 import com.azure.cosmos.CosmosContainer;
 import com.azure.cosmos.CosmosException;
+import com.azure.cosmos.implementation.OperationKind;
+import com.azure.cosmos.models.CosmosConflictProperties;
+import com.azure.cosmos.models.CosmosConflictRequestOptions;
 import com.azure.cosmos.models.CosmosItemRequestOptions;
+import com.azure.cosmos.models.CosmosQueryRequestOptions;
 import com.azure.cosmos.models.PartitionKey;
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -195,6 +201,40 @@ class Regions extends Scene {
             fleet.failOver(Fleet.WRITER);
             assertEquals(expected, fleet.idsSeenFrom(Fleet.WRITER));
         }
+    }
+
+    @Test
+    @DisplayName("region-conflict-feed")
+    void conflictFeed() throws Exception {
+        try (Fleet fleet = new Fleet()) {
+            List<String> lost = named("lost", 3);
+            CosmosContainer container = fleet.seenFrom(Fleet.NEXT);
+            fleet.withLinks(Map.of("cut", true), List.of(Fleet.NEXT, Fleet.LAST), () -> {
+                fill(container, lost);
+                fleet.manageRegion(Fleet.WRITER, "offline", Map.of());
+            });
+            fleet.manageRegion(Fleet.WRITER, "online", Map.of());
+            // The synchronous client has no conflicts.
+            CosmosAsyncContainer feed = fleet.seenAsynchronouslyFrom(Fleet.NEXT);
+            List<CosmosConflictProperties> conflicts = conflictsOf(feed);
+            List<String> found = new ArrayList<>();
+            for (CosmosConflictProperties conflict : conflicts) {
+                assertEquals(OperationKind.CREATE, conflict.getOperationKind());
+                JsonNode item = conflict.getItem(JsonNode.class);
+                found.add(item.get("id").asText());
+                PartitionKey key = new PartitionKey(item.get("pk").asText());
+                CosmosConflictRequestOptions options = new CosmosConflictRequestOptions().setPartitionKey(key);
+                feed.getConflict(conflict.getId()).delete(options).block();
+            }
+            assertEquals(lost, found.stream().sorted().toList());
+            assertEquals(List.of(), fleet.idsSeenFrom(Fleet.NEXT));
+            assertEquals(List.of(), conflictsOf(feed));
+            fleet.failOver(Fleet.WRITER);
+        }
+    }
+
+    private static List<CosmosConflictProperties> conflictsOf(CosmosAsyncContainer container) {
+        return container.readAllConflicts(new CosmosQueryRequestOptions()).collectList().block();
     }
 
     /** Tries as an application would after a failover it was not spared. */
