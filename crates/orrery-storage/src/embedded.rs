@@ -20,7 +20,7 @@ use crate::frame;
 use catalog::{Catalog, LogState};
 use committer::{Committer, PendingGroup};
 use keeper::Keeper;
-use log::EmbeddedLog;
+pub(crate) use log::EmbeddedLog;
 use queue::{Command, Queue};
 use record::ViewId;
 use replay::Replay;
@@ -151,6 +151,12 @@ impl EmbeddedStore {
         }))
     }
 
+    /// Opens a log for a store that is built on this one.
+    #[cfg(feature = "nats")]
+    pub(crate) async fn open_log(&self, log: LogId, role: Role) -> Result<EmbeddedLog> {
+        open_log(&self.shared, log, role).await
+    }
+
     /// A log, if it exists.
     pub fn info(&self, log: LogId) -> Option<LogInfo> {
         self.shared.catalog.get(log).map(|state| state.info())
@@ -245,6 +251,15 @@ impl Shared {
     }
 }
 
+async fn open_log(shared: &Arc<Shared>, log: LogId, role: Role) -> Result<EmbeddedLog> {
+    let (state, claim) = shared.queue.ask(|answer| Command::Open { log, role, answer }).await?;
+    Ok(EmbeddedLog {
+        shared: shared.clone(),
+        state,
+        claim,
+    })
+}
+
 fn start_keeper(view: &Arc<ViewStore>, flushed: frame::Sequence, queue: &Arc<Queue>) -> Result<Keeper> {
     let (tidy, sweep) = (queue.clone(), queue.clone());
     Keeper::start(
@@ -278,16 +293,8 @@ fn cannot(what: &str, error: std::io::Error) -> StorageError {
 impl Store for EmbeddedStore {
     fn open(&self, log: LogId, role: Role) -> BoxFuture<'_, Result<Arc<dyn Log>>> {
         Box::pin(async move {
-            let (state, claim) = self
-                .shared
-                .queue
-                .ask(|answer| Command::Open { log, role, answer })
-                .await?;
-            Ok(Arc::new(EmbeddedLog {
-                shared: self.shared.clone(),
-                state,
-                claim,
-            }) as Arc<dyn Log>)
+            let opened = open_log(&self.shared, log, role).await?;
+            Ok(Arc::new(opened) as Arc<dyn Log>)
         })
     }
 

@@ -85,6 +85,15 @@ impl GroupWriter {
     }
 }
 
+#[cfg(feature = "nats")]
+impl GroupWriter {
+    /// The finished group, on its own.
+    pub(crate) fn into_bytes(mut self, salt: u64, sequence: Sequence) -> Bytes {
+        self.finish(salt, sequence);
+        self.bytes.into()
+    }
+}
+
 /// A whole group as found in a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {

@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_nats::jetstream::object_store::ObjectStore;
@@ -27,6 +26,7 @@ use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{
     BoxFuture, Health, Log, LogInfo, Project, Result, Role, Seed, StorageError, Store, StoreStats,
 };
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::embedded::EmbeddedStore;
@@ -48,6 +48,7 @@ mod lane;
 mod message;
 mod publish;
 
+mod following;
 mod local;
 mod tail;
 
@@ -56,6 +57,7 @@ mod saved;
 mod seed;
 mod spool;
 
+pub use following::Following;
 pub use settings::NatsSettings;
 
 const LOCAL_DIR: &str = "copy";
@@ -84,7 +86,8 @@ struct Shared {
     tails: Mutex<BTreeMap<LogId, Arc<Tail>>>,
     seeding: Mutex<BTreeSet<LogId>>,
     tasks: TaskTracker,
-    is_closed: AtomicBool,
+    /// Cancelled when the store is closed.
+    closing: CancellationToken,
 }
 
 impl fmt::Debug for Shared {
@@ -121,7 +124,7 @@ impl NatsStore {
             tails: Mutex::default(),
             seeding: Mutex::default(),
             tasks: TaskTracker::new(),
-            is_closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
         });
         shared.catch_up_all().await?;
         Ok(Arc::new(NatsStore { shared }))
@@ -180,7 +183,7 @@ fn nonce() -> u64 {
 
 impl Shared {
     fn check_open(&self) -> Result<()> {
-        match self.is_closed.load(Ordering::Acquire) {
+        match self.closing.is_cancelled() {
             true => Err(StorageError::Unavailable("the store is closed".into())),
             false => Ok(()),
         }
@@ -218,9 +221,22 @@ impl Shared {
 
     /// Brings the copy of every log up to the streams.
     async fn catch_up_all(self: &Arc<Self>) -> Result<()> {
-        let mut logs: BTreeSet<LogId> = self.bus.logs().await?.into_iter().collect();
-        logs.extend(self.local.list()?.iter().map(|info| info.log));
-        let caught_up = futures::stream::iter(logs.into_iter().map(|log| self.catch_up(log)));
+        for idx in 0..self.bus.n_streams() {
+            self.catch_up_stream(idx).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings the copy of every log of one stream up to it.
+    async fn catch_up_stream(self: &Arc<Self>, idx: u64) -> Result<()> {
+        let mut logs: BTreeSet<LogId> = self.bus.logs(idx).await?.into_iter().collect();
+        let held = self.local.list()?.into_iter().map(|info| info.log);
+        logs.extend(held.filter(|log| self.bus.stream_of(*log) == idx));
+        let caught_up = futures::stream::iter(logs.into_iter().map(|log| {
+            let shared = self.clone();
+            // A log half taken in must not be left so when whoever waits goes away.
+            async move { self.complete(async move { shared.catch_up(log).await }).await }
+        }));
         let mut caught_up = caught_up.buffer_unordered(CATCH_UP_AT_ONCE);
         while let Some(result) = caught_up.next().await {
             result?;
@@ -239,9 +255,9 @@ impl Shared {
         let mut known = tail.known.lock().await;
         self.check_not_seeding(log)?;
         self.claim(&tail, &mut known, role).await?;
-        let local = self.local.open(log, role).await?;
+        let local = self.local.open_log(log, role).await?;
         drop(known);
-        Ok(NatsLog::new(self, tail, local, role))
+        Ok(NatsLog::new(self, tail, Arc::new(local), role))
     }
 
     /// Makes the log exist, and ours if we are to own it.
@@ -351,7 +367,7 @@ impl Store for NatsStore {
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.shared.is_closed.store(true, Ordering::Release);
+            self.shared.closing.cancel();
             self.shared.tasks.close();
             self.shared.tasks.wait().await;
             self.shared.local.close().await

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use orrery_model::log::Transaction;
 use orrery_model::{LogId, Lsn, Position};
 use orrery_partition::storage::{BoxFuture, Hold, Log, Result, Snapshot, Staged, StorageError};
@@ -18,7 +19,7 @@ use crate::fence::{Claim, check_chain};
 const APPEND_BYTES_MAX: usize = 256 << 20;
 
 #[derive(Debug)]
-pub(super) struct EmbeddedLog {
+pub(crate) struct EmbeddedLog {
     pub(super) shared: Arc<Shared>,
     pub(super) state: Arc<LogState>,
     pub(super) claim: Claim,
@@ -37,6 +38,17 @@ impl EmbeddedLog {
                 body.len()
             )));
         }
+        self.append_encoded(expected, last, body.into(), staged).await
+    }
+
+    /// Appends transactions whose chain was checked and which are encoded already; the last of them leaves the log at `last`.
+    pub(crate) async fn append_encoded(
+        &self,
+        expected: Position,
+        last: Position,
+        body: Bytes,
+        staged: Vec<Staged>,
+    ) -> Result<()> {
         let mut writes = Batch::default();
         let changes = staged.into_iter().flat_map(|staged| staged.writes).collect();
         writes.entries(self.state.view, changes);

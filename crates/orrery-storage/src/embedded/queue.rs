@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use orrery_model::{LogId, Position};
 use orrery_partition::storage::{Result, Role, StorageError};
 use tokio::sync::oneshot;
@@ -28,7 +29,7 @@ pub(super) struct Append {
     pub(super) expected: Position,
     /// Where the log stands afterwards.
     pub(super) last: Position,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
     pub(super) writes: Batch,
     pub(super) answer: Answer<()>,
 }

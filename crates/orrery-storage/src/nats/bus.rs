@@ -6,13 +6,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::object_store::{self, ObjectStore};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use bytes::Bytes;
+use futures::StreamExt as _;
 use orrery_model::LogId;
 use orrery_partition::storage::{Result, StorageError};
 
 use super::lane::Lane;
+use super::message::StreamSequence;
 use super::settings::NatsSettings;
 
 /// One try of a request; a lost one is tried again well within the patience of a store.
@@ -89,36 +93,72 @@ impl Bus {
         format!("orrery.{}.{idx}", self.name)
     }
 
+    fn log_prefix(&self, idx: u64) -> String {
+        format!("{}.log.", self.subject_prefix(idx))
+    }
+
     /// The messages of one log.
     pub(super) async fn lane(&self, log: LogId) -> Result<Lane> {
-        let idx = log.0 % self.n_streams;
-        let stream = self.context.get_stream_no_info(self.stream_name(idx)).await;
-        let stream = stream.map_err(|error| cannot("find a stream", &error))?;
+        let idx = self.stream_of(log);
         Ok(Lane::new(
             log,
             self.context.clone(),
-            stream,
+            self.stream(idx).await?,
             &self.subject_prefix(idx),
             self.patience,
         ))
     }
 
-    /// The logs that have messages, dropped ones included.
-    pub(super) async fn logs(&self) -> Result<Vec<LogId>> {
+    pub(super) fn n_streams(&self) -> u64 {
+        self.n_streams
+    }
+
+    /// The stream a log is in.
+    pub(super) fn stream_of(&self, log: LogId) -> u64 {
+        log.0 % self.n_streams
+    }
+
+    async fn stream(&self, idx: u64) -> Result<Stream<()>> {
+        let stream = self.context.get_stream_no_info(self.stream_name(idx)).await;
+        stream.map_err(|error| cannot("find a stream", &error))
+    }
+
+    /// The logs that have messages in a stream, dropped ones included.
+    pub(super) async fn logs(&self, idx: u64) -> Result<Vec<LogId>> {
+        let prefix = self.log_prefix(idx);
+        let stream = self.stream(idx).await?;
+        let info = stream.info_builder().subjects(format!("{prefix}*")).fetch().await;
+        let mut info = info.map_err(|error| cannot("list the logs of a stream", &error))?;
         let mut logs = Vec::new();
-        for idx in 0..self.n_streams {
-            let prefix = format!("{}.log.", self.subject_prefix(idx));
-            let stream = self.context.get_stream_no_info(self.stream_name(idx)).await;
-            let stream = stream.map_err(|error| cannot("find a stream", &error))?;
-            let info = stream.info_builder().subjects(format!("{prefix}*")).fetch().await;
-            let mut info = info.map_err(|error| cannot("list the logs of a stream", &error))?;
-            while let Some(subject) = futures::StreamExt::next(&mut info).await {
-                let (subject, _) = subject.map_err(|error| cannot("list the logs of a stream", &error))?;
-                let id = subject.strip_prefix(&prefix).and_then(|id| id.parse().ok());
-                logs.extend(id.map(LogId));
-            }
+        while let Some(subject) = info.next().await {
+            let (subject, _) = subject.map_err(|error| cannot("list the logs of a stream", &error))?;
+            logs.extend(log_of(&prefix, &subject));
         }
         Ok(logs)
+    }
+
+    /// Messages of all logs of a stream from now on: log, sequence and payload.
+    pub(super) async fn consume(
+        &self,
+        idx: u64,
+    ) -> Result<impl futures::Stream<Item = Result<(LogId, StreamSequence, Bytes)>> + Send + Unpin + use<>> {
+        let prefix = self.log_prefix(idx);
+        let config = pull::OrderedConfig {
+            filter_subject: format!("{prefix}*"),
+            deliver_policy: DeliverPolicy::New,
+            ..pull::OrderedConfig::default()
+        };
+        let consumer = self.stream(idx).await?.create_consumer(config).await;
+        let consumer = consumer.map_err(|error| cannot("follow a stream", &error))?;
+        let messages = consumer.messages().await;
+        let messages = messages.map_err(|error| cannot("follow a stream", &error))?;
+        Ok(messages.map(move |message| {
+            let message = message.map_err(|error| cannot("follow a stream", &error))?;
+            let info = message.info().map_err(|error| cannot("follow a stream", &error))?;
+            let log = log_of(&prefix, &message.subject);
+            let log = log.ok_or_else(|| StorageError::Corrupt(format!("{} names no log", message.subject)))?;
+            Ok((log, info.stream_sequence, message.payload.clone()))
+        }))
     }
 
     /// Where snapshots of views are saved.
@@ -136,6 +176,10 @@ impl Bus {
         let made = self.context.create_object_store(config).await;
         made.map_err(|error| cannot("make the store of snapshots", &error))
     }
+}
+
+fn log_of(prefix: &str, subject: &str) -> Option<LogId> {
+    subject.strip_prefix(prefix)?.parse().ok().map(LogId)
 }
 
 /// An error of the servers, or of the way to them.

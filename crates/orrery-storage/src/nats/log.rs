@@ -13,6 +13,7 @@ use super::message::{Change, Standing};
 use super::publish::Outcome;
 use super::tail::{Known, Tail};
 use crate::body::encode_transactions;
+use crate::embedded::EmbeddedLog;
 use crate::fence::check_chain;
 
 /// What a message carries beside its transactions, generously.
@@ -25,12 +26,12 @@ pub(super) struct NatsLog {
     shared: Arc<Shared>,
     tail: Arc<Tail>,
     /// The node's own copy, in the same role: it fences handles of this process by itself.
-    local: Arc<dyn Log>,
+    local: Arc<EmbeddedLog>,
     role: Role,
 }
 
 impl NatsLog {
-    pub(super) fn new(shared: Arc<Shared>, tail: Arc<Tail>, local: Arc<dyn Log>, role: Role) -> NatsLog {
+    pub(super) fn new(shared: Arc<Shared>, tail: Arc<Tail>, local: Arc<EmbeddedLog>, role: Role) -> NatsLog {
         NatsLog {
             shared,
             tail,
@@ -42,9 +43,9 @@ impl NatsLog {
     async fn append(self, expected: Position, staged: Vec<Staged>) -> Result<()> {
         check_chain(expected, &staged)?;
         let Some(last) = staged.last().map(|last| last.transaction.position()) else {
-            return self.local.append(expected, staged).await;
+            return Log::append(&*self.local, expected, staged).await;
         };
-        let body = encode_transactions(&staged);
+        let body = Bytes::from(encode_transactions(&staged));
         if body.len() + OVERHEAD_BYTES > self.shared.bus.message_bytes_max {
             let problem = format!("an append of {} bytes is too large for a message", body.len());
             return Err(StorageError::Unavailable(problem));
@@ -58,9 +59,9 @@ impl NatsLog {
             position: last,
             ..before
         };
-        let change = Change::Transactions(Bytes::from(body));
+        let change = Change::Transactions(body.clone());
         match self.tail.add(&mut known, standing, Some(change)).await {
-            Outcome::Stored(_) => self.show(&mut known, expected, staged).await,
+            Outcome::Stored(_) => self.show(&mut known, expected, body, staged).await,
             Outcome::Conflict => {
                 self.tail.catch_up(&self.shared, &mut known).await?;
                 // Says so when the log is gone.
@@ -77,8 +78,9 @@ impl NatsLog {
     }
 
     /// Takes what the servers have stored into the node's copy.
-    async fn show(&self, known: &mut Known, expected: Position, staged: Vec<Staged>) -> Result<()> {
-        if let Err(error) = self.local.append(expected, staged).await {
+    async fn show(&self, known: &mut Known, expected: Position, body: Bytes, staged: Vec<Staged>) -> Result<()> {
+        let last = known.standing.map(|standing| standing.position).unwrap_or_default();
+        if let Err(error) = self.local.append_encoded(expected, last, body, staged).await {
             // It happened, but cannot be seen here until the copy is well again.
             *known = Known::default();
             return Err(StorageError::Unknown(format!("this node's copy failed: {error}")));
@@ -178,7 +180,7 @@ impl Log for NatsLog {
     }
 
     fn read_log(&self, after: Lsn, limit_bytes: usize) -> BoxFuture<'_, Result<Vec<Transaction>>> {
-        self.local.read_log(after, limit_bytes)
+        Log::read_log(&*self.local, after, limit_bytes)
     }
 
     fn wait_past(&self, after: Lsn) -> BoxFuture<'_, Position> {
@@ -192,7 +194,7 @@ impl Log for NatsLog {
     /// Trims this node's copy. The servers' log is trimmed behind saved snapshots, which is all that a node needs to come
     /// back.
     fn trim(&self, below: Lsn) -> BoxFuture<'_, Result<Lsn>> {
-        self.local.trim(below)
+        Log::trim(&*self.local, below)
     }
 
     fn barrier(&self) -> BoxFuture<'_, Result<()>> {

@@ -73,7 +73,7 @@ pub(super) fn encode(log: LogId, previous: StreamSequence, standing: Standing, c
         }
         Some(Change::Dropped) => drop(group.push(DROPPED, log.0, &[])),
     }
-    Bytes::copy_from_slice(group.finish(log.0, previous))
+    group.into_bytes(log.0, previous)
 }
 
 impl Message {

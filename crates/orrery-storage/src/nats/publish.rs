@@ -17,8 +17,9 @@ use tokio::time::Instant;
 use super::lane::Lane;
 use super::message::StreamSequence;
 
-/// Pauses between tries grow from the first to the second.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Pauses between tries grow from the first to the second. The first is short, because a leader acknowledges a message a
+/// moment before it takes the next of the same log.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// What became of a write.
@@ -75,8 +76,7 @@ pub(super) async fn publish(lane: &Lane, context: &Context, write: Publication<'
                     return Outcome::Stored(found.sequence);
                 }
                 Ok(Some(_)) => return Outcome::Conflict,
-                // A write is under way, perhaps our own earlier try.
-                Ok(None) => "another write is under way".to_owned(),
+                Ok(None) => "the log ends elsewhere".to_owned(),
                 Err(error) => error.to_string(),
             },
         };
@@ -122,7 +122,8 @@ fn read_error(error: &PublishError) -> Tried {
 /// An answer of a server that is none of the usual ones.
 fn read_answer(answer: &jetstream::Error) -> Tried {
     match answer.error_code() {
-        ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Tried::Unexpected,
+        // A write to the log is under way, perhaps our own earlier try; whether the condition holds is not known before it ends.
+        ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Tried::NotYet("another write is under way".into()),
         ErrorCode::INSUFFICIENT_RESOURCES
         | ErrorCode::STORAGE_RESOURCES_EXCEEDED
         | ErrorCode::MEMORY_RESOURCES_EXCEEDED

@@ -47,7 +47,7 @@ impl Saved {
         .concat();
         let mut group = GroupWriter::new();
         group.push(SAVED, log.0, &body);
-        Bytes::copy_from_slice(group.finish(log.0, self.sequence))
+        group.into_bytes(log.0, self.sequence)
     }
 
     fn decode(log: LogId, payload: &Bytes) -> Option<Saved> {

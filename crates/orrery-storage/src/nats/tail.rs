@@ -86,6 +86,26 @@ impl Tail {
         Ok(())
     }
 
+    /// Takes in a message that came by itself, at once if it is the next.
+    pub(super) async fn arrived(&self, shared: &Shared, known: &mut Known, message: &Message) -> Result<()> {
+        let is_next = known.is_certain && message.previous == known.last;
+        let goes_on = known
+            .standing
+            .is_some_and(|standing| standing.life == message.standing.life);
+        let is_plain = matches!(message.change, None | Some(Change::Transactions(_)));
+        if !(is_next && goes_on && is_plain) {
+            return self.catch_up(shared, known).await;
+        }
+        let local = shared.local.open(self.id, Role::Follow).await?;
+        known.is_certain = false;
+        take_in(&*local, shared.project.as_ref(), message).await?;
+        adopt_owner(shared, self.id, message.standing).await?;
+        known.last = message.sequence;
+        known.standing = Some(message.standing);
+        known.is_certain = true;
+        Ok(())
+    }
+
     /// A log that this node has must be in the stream. If it is not, the servers have lost it, and no empty one takes its
     /// place.
     fn check_never_was(&self, shared: &Shared) -> Result<()> {

@@ -13,6 +13,8 @@ mod rig;
 mod faults;
 /// Owners in processes of their own.
 mod fencing;
+/// Nodes that stand by.
+mod following;
 /// Directories lost, snapshots saved, logs trimmed.
 mod rebuild;
 /// Servers that are not fit.

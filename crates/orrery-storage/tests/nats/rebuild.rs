@@ -57,7 +57,8 @@ async fn a_node_that_was_away_takes_in_what_another_added() {
     drop(first);
     let second = open(&scene.urls, dirs[1].path(), settings("away", 1)).await;
     let log = own(&second, LOG, 2).await;
-    write_many(&*log, 50).await;
+    // More than is read message by message.
+    write_many(&*log, 150).await;
     write_many(&*own(&second, OTHER, 1).await, 3).await;
     let first = open(&scene.urls, dirs[0].path(), settings("away", 1)).await;
     assert_eq!(first.list().unwrap(), second.list().unwrap());
@@ -67,7 +68,7 @@ async fn a_node_that_was_away_takes_in_what_another_added() {
         content(follower.snapshot().unwrap().as_ref()),
         content(log.snapshot().unwrap().as_ref())
     );
-    assert_eq!(verified_keys(&*follower).await.len(), 80);
+    assert_eq!(verified_keys(&*follower).await.len(), 180);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

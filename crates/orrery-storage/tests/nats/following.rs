@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use orrery_model::{LogId, Position};
+use orrery_nats_server::{Server, Settings};
+use orrery_partition::storage::{Role, StorageError, Store as _};
+
+use crate::rig::{PATIENCE, open, own, settings, verified_keys};
+use crate::support::write;
+
+const LOG: LogId = LogId(5);
+const LATER: LogId = LogId(6);
+
+/// Waits until something becomes true that nobody announces.
+async fn until(mut is_true: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it becomes true");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stands_by_sees_what_the_owner_writes_and_takes_over_from_there() {
+    let server = Server::start(&Settings::default()).unwrap();
+    let (urls, dirs) = (
+        vec![server.url()],
+        [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()],
+    );
+    let owner = open(&urls, dirs[0].path(), settings("standby", 1)).await;
+    let standby = open(&urls, dirs[1].path(), settings("standby", 1)).await;
+    let log = own(&owner, LOG, 1).await;
+    let following = standby.follow();
+    let copy = standby.open(LOG, Role::Follow).await.unwrap();
+    for n in 0..100 {
+        write(&*log, &[(&format!("key {n}"), Some("value"))]).await.unwrap();
+    }
+    let reached = tokio::time::timeout(PATIENCE, copy.wait_past(orrery_model::Lsn(log.head().lsn.0 - 1))).await;
+    assert_eq!(reached.unwrap(), log.head());
+    assert_eq!(verified_keys(&*copy).await.len(), 100);
+
+    // Logs that are made and dropped meanwhile are followed too.
+    let later = own(&owner, LATER, 1).await;
+    write(&*later, &[("key", Some("value"))]).await.unwrap();
+    until(|| standby.list().unwrap() == owner.list().unwrap()).await;
+    owner.drop_log(LATER).await.unwrap();
+    until(|| standby.list().unwrap() == owner.list().unwrap()).await;
+    assert_eq!(standby.list().unwrap().len(), 1);
+
+    let taken = own(&standby, LOG, 2).await;
+    assert_eq!(taken.head(), log.head());
+    write(&*taken, &[("mine", Some("now"))]).await.unwrap();
+    let refused = write(&*log, &[("late", Some("value"))]).await;
+    assert!(matches!(refused, Err(StorageError::Fenced { .. })), "{refused:?}");
+    drop(following);
+    standby.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stands_by_goes_on_after_its_server_was_killed() {
+    let mut server = Server::start(&Settings::default()).unwrap();
+    let (urls, dirs) = (
+        vec![server.url()],
+        [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()],
+    );
+    let owner = open(&urls, dirs[0].path(), settings("goes-on", 1)).await;
+    let standby = open(&urls, dirs[1].path(), settings("goes-on", 1)).await;
+    let log = own(&owner, LOG, 1).await;
+    let _following = standby.follow();
+    let copy = standby.open(LOG, Role::Follow).await.unwrap();
+    assert_eq!(copy.head(), Position::default());
+    for round in 0..3 {
+        let position = write(&*log, &[(&format!("round {round}"), Some("value"))])
+            .await
+            .unwrap();
+        until(|| copy.head() == position).await;
+        server.restart().unwrap();
+    }
+    assert_eq!(verified_keys(&*copy).await.len(), 3);
+}
