@@ -3,7 +3,7 @@
 //!
 //! Every part starts servers of its own, alone (R1) or three in a cluster (R3), which sync before they acknowledge.
 //!
-//! `cargo run --release -p bench-nats-streams [-- create|append|promote|recover]`
+//! `cargo run --release -p bench-nats-streams [-- create|append|promote|recover|store|takeover]`
 
 use anyhow::Result;
 
@@ -12,6 +12,8 @@ mod create;
 mod promote;
 mod recover;
 mod servers;
+mod store;
+mod takeover;
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -28,6 +30,12 @@ async fn main() -> Result<()> {
     }
     if wanted("recover") {
         recover::run().await?;
+    }
+    if wanted("store") {
+        store::run().await?;
+    }
+    if wanted("takeover") {
+        takeover::run().await?;
     }
     Ok(())
 }
