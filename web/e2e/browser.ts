@@ -1,9 +1,10 @@
 // A browser per test file, and what a person does with it. `CHROMIUM` names the browser; Debian's is the default.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
-import { afterAll, expect, inject } from 'vitest';
+import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core';
+import { afterAll, afterEach, expect, inject } from 'vitest';
 
+/** Root may not have a sandbox; and nothing but this machine has an address, so that nobody else can be called. */
 const FLAGS = [
   '--headless',
   '--no-sandbox',
@@ -12,7 +13,9 @@ const FLAGS = [
   '--no-first-run',
   '--disable-background-networking',
   '--disable-component-update',
+  '--disable-domain-reliability',
   '--disable-sync',
+  '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1',
 ];
 const ARTEFACTS = join(import.meta.dirname, 'artefacts');
 
@@ -20,6 +23,12 @@ export const services = inject('services');
 export const [here, , there] = services.map((service) => service.name) as [string, string, string];
 
 let browser: Browser | null = null;
+const contexts: BrowserContext[] = [];
+
+afterEach(async () => {
+  // A page that nobody looks at goes on asking its services.
+  for (const context of contexts.splice(0)) await context.close();
+});
 
 afterAll(async () => {
   await browser?.close();
@@ -30,6 +39,7 @@ export async function visitor(options: BrowserContextOptions = {}): Promise<{ pa
   // Started with a temporary directory for its profile, which goes away with it; visitors share nothing but the process.
   browser ??= await chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: FLAGS });
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  contexts.push(context);
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   const complaints: string[] = [];

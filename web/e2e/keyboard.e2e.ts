@@ -1,9 +1,11 @@
 import type { Page } from 'playwright-core';
-import { expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { here, there, visitor, waitUntilArrived } from './browser';
-import { fresh } from './seed';
+import { fresh, restoreWorld } from './seed';
 
 const N_TABS_MAX = 80;
+
+afterEach(restoreWorld);
 
 /** Presses Tab until the focus is on what `wanted` names; every stop on the way must be visible. */
 async function tabTo(page: Page, wanted: string): Promise<void> {
@@ -11,12 +13,15 @@ async function tabTo(page: Page, wanted: string): Promise<void> {
     await page.keyboard.press('Tab');
     const stop = await page.evaluate(() => {
       const element = document.activeElement as HTMLElement;
+      // After the last stop the focus leaves the page, and comes back to the first one.
+      if (element === document.body) return null;
       const labels =
         element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement ? element.labels : null;
       const shown = element.matches('input[type=radio]') ? (element.closest('label') ?? element) : element;
       const name = element.getAttribute('aria-label') ?? labels?.[0]?.textContent ?? element.textContent ?? '';
       return { name: name.trim(), outline: getComputedStyle(shown).outlineStyle };
     });
+    if (stop === null) continue;
     expect(stop.outline, `focus on “${stop.name}” is visible`).not.toBe('none');
     if (stop.name.startsWith(wanted)) return;
   }

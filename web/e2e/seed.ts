@@ -1,5 +1,6 @@
 // What tests need to find in the platform, put there through its API.
 import { randomBytes } from 'node:crypto';
+import type { PlatformRegion, World } from '../src/lib/types';
 import { services } from './browser';
 
 /** Tests share one platform: every name is new. */
@@ -16,9 +17,40 @@ export async function seedArticles(author: string, category: string, n_articles:
   }
 }
 
-async function post(base: string, path: string, body: object, headers: Record<string, string> = {}): Promise<unknown> {
+/** Puts the world back as it was: whatever a test has left behind must not be the next one's trouble. */
+export async function restoreWorld(): Promise<void> {
+  const base = services[0]!.url;
+  const world = (await (await fetch(new URL('/v1/world', base))).json()) as World;
+  const stopped = world.regions.filter(({ state }) => state === 'stopped');
+  for (const { name } of stopped) await post(base, `/v1/world/regions/${encodeURIComponent(name)}/start`, {});
+  const broken = world.links.filter(({ cut, paused }) => cut || paused);
+  for (const { from, to, latencyMs, jitterMs, loss } of broken)
+    await put(base, '/v1/world/links', { from, to, latencyMs, jitterMs, loss, cut: false, paused: false });
+  const known = (await (await fetch(new URL('/v1/regions', base))).json()) as { regions: PlatformRegion[] };
+  for (const { tag, regions } of world.accounts) {
+    const home = known.regions.find(({ account }) => account === tag)!.name;
+    const writer = regions.find(({ role }) => role === 'write')!.name;
+    if (writer !== home) await post(base, `/v1/world/accounts/${tag}/failover`, { region: home });
+  }
+}
+
+function post(base: string, path: string, body: object, headers: Record<string, string> = {}): Promise<unknown> {
+  return send('POST', base, path, body, headers);
+}
+
+function put(base: string, path: string, body: object): Promise<unknown> {
+  return send('PUT', base, path, body, {});
+}
+
+async function send(
+  method: string,
+  base: string,
+  path: string,
+  body: object,
+  headers: Record<string, string>,
+): Promise<unknown> {
   const response = await fetch(new URL(path, base), {
-    method: 'POST',
+    method,
     headers: { 'Content-Type': 'application/json', ...headers },
     body: JSON.stringify(body),
   });

@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core';
 import { afterEach, expect, test } from 'vitest';
 import { arrival, go, here, screenshot, signIn, there, visitor, waitUntilArrived } from './browser';
-import { fresh } from './seed';
+import { fresh, restoreWorld } from './seed';
 
 /** How far a region is behind, as the page shows it. */
 function shownLag(page: Page, account: string, region: string) {
@@ -34,18 +34,10 @@ async function send(page: Page): Promise<void> {
   await waitUntilArrived(page, here);
 }
 
-let healing: Page | null = null;
-
-afterEach(async () => {
-  // Whatever a test has left behind must not be the next one's trouble.
-  const heal = healing?.getByRole('button', { name: `Heal ${here} → ${there}` });
-  if (heal && (await heal.isEnabled())) await heal.click();
-  healing = null;
-});
+afterEach(restoreWorld);
 
 test('behind a cut link the lag grows and nothing arrives, until the link is healed', async () => {
   const page = await world();
-  healing = page;
   const account = await homeAccount(page);
   await page.getByRole('button', { name: `Cut ${here} → ${there}` }).click();
   const row = page.getByRole('listitem').filter({ has: page.getByText(`${here} → ${there}`) });
@@ -65,7 +57,6 @@ test('behind a cut link the lag grows and nothing arrives, until the link is hea
 
 test('a paused link holds an article back and loses nothing', async () => {
   const page = await world();
-  healing = page;
   await page.getByRole('button', { name: `Pause ${here} → ${there}` }).click();
   await page.locator(`.arc.paused[data-from="${here}"][data-to="${there}"]`).waitFor();
   await send(page);
