@@ -1,58 +1,9 @@
 //! `orrery up`: the publishing platform and its world, as a browser would use them.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::support::{PATIENCE, Server, fail, until};
-
-const REGIONS: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
-
-fn up(extra: &[&str]) -> Server {
-    Server::spawn(&[&["up", "--port", "0", "--fast-links"], extra].concat())
-}
-
-/// The service of a region.
-fn url(server: &Server, region: &str) -> String {
-    let regions = server.ready["platform"]["regions"].as_array().unwrap();
-    let known = regions.iter().find(|known| known["name"] == region).unwrap();
-    known["url"].as_str().unwrap().to_owned()
-}
-
-/// A request with an optional token and body; gives the status and the body.
-fn ask(url: &str, method: &str, path: &str, token: &str, body: Option<&Value>) -> (u16, String) {
-    let authority = url.strip_prefix("http://").unwrap().trim_end_matches('/');
-    let mut stream = TcpStream::connect(authority).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let body = body.map_or_else(String::new, Value::to_string);
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    // Without a token no header: an empty one would be refused.
-    let head = match token {
-        "" => head.replace("authorization: Bearer \r\n", ""),
-        _ => head,
-    };
-    stream.write_all((head + &body).as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-}
-
-fn json_of(url: &str, method: &str, path: &str, token: &str, body: Option<&Value>) -> Value {
-    let (status, text) = ask(url, method, path, token, body);
-    assert!((200..300).contains(&status), "{method} {path}: {status} {text}");
-    serde_json::from_str(&text).unwrap()
-}
-
-fn token(url: &str, user: &str) -> String {
-    let given = json_of(url, "POST", "/v1/dev/tokens", "", Some(&json!({"user": user})));
-    given["token"].as_str().unwrap().to_owned()
-}
+use crate::service::{REGIONS, ask, json_of, token, up, url};
+use crate::support::{fail, until};
 
 fn publish(url: &str, title: &str) -> String {
     let draft = json!({"category": "sports", "tags": [], "title": title, "body": "It snows."});
