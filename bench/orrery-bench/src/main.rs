@@ -63,6 +63,9 @@ struct Flags {
     /// Items in the containers that queries are measured on
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000])]
     query_sizes: Vec<u64>,
+    /// Notifications of the publishing platform; a tenth as many articles, and a tenth of all to begin with
+    #[arg(long, default_value_t = 1_000_000)]
+    notifications: u64,
     /// The sizes and lengths the targets are written for
     #[arg(long)]
     full: bool,
@@ -86,6 +89,7 @@ impl Flags {
             megabytes: self.megabytes.unwrap_or(if self.full { 1024 } else { 64 }).max(1),
             stall_length: Duration::from_secs(self.stall_seconds.unwrap_or(if self.full { 600 } else { 20 })),
             query_sizes: self.query_sizes.clone(),
+            n_notifications: self.notifications.max(1000),
             plots: self.plots.clone(),
             directory: self.dir.clone().unwrap_or_else(std::env::temp_dir),
         }

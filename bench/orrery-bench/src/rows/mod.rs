@@ -7,6 +7,7 @@ mod feed;
 mod growth;
 mod idle;
 mod processor;
+mod publishing;
 mod query;
 mod read;
 mod regions;
@@ -53,6 +54,7 @@ pub enum Group {
     Stall,
     Churn,
     Regions,
+    Publishing,
 }
 
 /// How much is measured.
@@ -69,6 +71,8 @@ pub struct Settings {
     pub stall_length: Duration,
     /// Items in the containers that queries are measured on, ascending.
     pub query_sizes: Vec<u64>,
+    /// Notifications that pages of the publishing platform are read among; a tenth as many articles.
+    pub n_notifications: u64,
     /// Where data goes.
     pub directory: PathBuf,
     /// Where charts go.
@@ -104,6 +108,7 @@ pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, Str
         Group::Stall => (stall::rows(settings).await?, String::new()),
         Group::Churn => (churn::rows(settings).await?, String::new()),
         Group::Regions => (regions::rows(settings).await?, String::new()),
+        Group::Publishing => (publishing::rows(settings).await?, String::new()),
     })
 }
 
