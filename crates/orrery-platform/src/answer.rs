@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -93,6 +93,7 @@ impl From<PublishError> for Failure {
             | PublishError::Filter(_)
             | PublishError::Continuation(_)
             | PublishError::PageSize(_)
+            | PublishError::Backfill(_)
             | PublishError::Table(_) => (StatusCode::BAD_REQUEST, "invalid"),
             PublishError::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             PublishError::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
@@ -132,6 +133,8 @@ pub fn typed_answer(status: StatusCode, content_type: &'static str, bytes: Bytes
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // What people wrote is never taken for a page or a script, whatever it looks like.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 

@@ -53,6 +53,8 @@ pub enum PublishError {
     Table(#[from] TableError),
     #[error("a page holds 1 to {0} items")]
     PageSize(usize),
+    #[error("a new subscription brings at most {0} articles")]
+    Backfill(usize),
     /// Every account says so.
     #[error("it does not exist")]
     NotFound,

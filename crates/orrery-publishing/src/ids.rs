@@ -29,6 +29,12 @@ fn hash_id(kind: &str, parts: &[&str]) -> String {
     URL_SAFE_NO_PAD.encode(&hash(kind, parts)[..HASH_BYTES])
 }
 
+/// Could this be an id that was made by hashing?
+pub fn is_hash_id(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    text.len() == HASH_BYTES.div_ceil(3) * 4 && text.bytes().all(is_letter)
+}
+
 /// One notification per user and article, whoever writes it and however often.
 pub fn notification_id(user: &str, article: &str) -> String {
     hash_id("notification", &[user, article])
@@ -47,6 +53,11 @@ pub fn listing_id(user: &str, filter: &str) -> String {
 /// One review per user, article and account. The account is part of it: sums over accounts then count every review once.
 pub fn review_id(user: &str, article: &str, account: &str) -> String {
     hash_id("review", &[user, article, account])
+}
+
+/// What an account has counted of one review.
+pub fn counted_id(review: &str) -> String {
+    hash_id("counted", &[review])
 }
 
 /// What a role remembers about an article.
@@ -150,7 +161,7 @@ mod tests {
         fn ids_may_stand_in_a_document_and_in_a_path(user in ".*", article in ".*") {
             let id = notification_id(&user, &article);
             prop_assert_eq!(id.len(), 24);
-            prop_assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'));
+            prop_assert!(is_hash_id(&id) && !is_hash_id(&id[1..]));
             prop_assert_eq!(&id, &notification_id(&user, &article));
         }
 

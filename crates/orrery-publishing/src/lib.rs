@@ -15,6 +15,7 @@ pub mod fanout;
 pub mod filter;
 pub mod ids;
 pub mod lanes;
+pub mod outage;
 pub mod rating;
 pub mod stream;
 mod supervise;

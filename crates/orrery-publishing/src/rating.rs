@@ -3,14 +3,15 @@
 //! Counts are added and the average is taken last: an average of averages would give a small account the weight of a large
 //! one. Invariant: adding is commutative and associative, so it does not matter which account answered first.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::entity::RATINGS;
 
 const N_RATINGS: usize = (*RATINGS.end() - *RATINGS.start() + 1) as usize;
 
 /// Reviews per rating, of one account or of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct RatingTotals {
     counts: [u64; N_RATINGS],
 }
@@ -32,6 +33,33 @@ impl RatingTotals {
         RatingTotals { counts }
     }
 
+    /// One review more of a rating.
+    #[must_use]
+    pub fn with(mut self, rating: u8) -> RatingTotals {
+        if let Some(count) = self.of(rating) {
+            *count = count.saturating_add(1);
+        }
+        self
+    }
+
+    /// One review less of a rating.
+    #[must_use]
+    pub fn without(mut self, rating: u8) -> RatingTotals {
+        if let Some(count) = self.of(rating) {
+            *count = count.saturating_sub(1);
+        }
+        self
+    }
+
+    fn of(&mut self, rating: u8) -> Option<&mut u64> {
+        let place = rating.checked_sub(*RATINGS.start())?;
+        self.counts.get_mut(usize::from(place))
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     #[must_use]
     pub fn plus(mut self, other: RatingTotals) -> RatingTotals {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
@@ -41,7 +69,7 @@ impl RatingTotals {
     }
 
     pub fn summary(&self) -> RatingSummary {
-        let count: u64 = self.counts.iter().sum();
+        let count = self.count();
         let weighted = self.counts.iter().zip(RATINGS);
         let sum: u64 = weighted.map(|(count, rating)| count * u64::from(rating)).sum();
         RatingSummary {

@@ -38,6 +38,13 @@ pub async fn publish(platform: &Platform, call: Call) -> Result<Answer, Failure>
 
 pub async fn read(platform: &Platform, call: &Call, id: &str) -> Result<Answer, Failure> {
     let token = read::parameter(&call.parts, "token")?;
+    // It goes into a header of what this service asks of an account.
+    if token
+        .as_ref()
+        .is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic()))
+    {
+        return Err(Failure::invalid("the parameter `token` is no session token"));
+    }
     let article = platform.database.read_article(id, token.as_deref()).await?;
     Ok(shown(StatusCode::OK, article))
 }

@@ -13,6 +13,9 @@ use crate::view;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SubscriptionForm {
     filter: String,
+    /// How many articles of before are wanted.
+    #[serde(default)]
+    backfill: usize,
 }
 
 pub async fn list(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
@@ -28,8 +31,15 @@ pub async fn list(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
 pub async fn create(platform: &Platform, call: Call) -> Result<Answer, Failure> {
     let user = call.user()?.to_owned();
     let form: SubscriptionForm = read::body(call.body, platform.settings.body_bytes_max).await?;
-    let active = platform.database.create_subscription(&user, &form.filter).await?;
-    let shown = json!({"filter": active.filter, "since": active.since});
+    let made = platform
+        .database
+        .create_subscription_with_backfill(&user, &form.filter, form.backfill)
+        .await?;
+    let mut shown = json!({"filter": made.subscription.filter, "since": made.subscription.since});
+    if form.backfill > 0 {
+        shown["backfilled"] = json!(made.n_new);
+        shown["missing"] = json!(made.missing);
+    }
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
 
 mod client;
+mod hostile;
 mod limits;
 mod story;
 mod world;

@@ -166,6 +166,20 @@ async fn an_article_goes_from_its_author_to_a_reader_in_another_region_and_back(
     let gone = bob.delete("/v1/subscriptions/author%3Aann").await;
     assert_eq!(gone.body, json!({"filter": "author:ann", "queued": []}));
     assert_eq!(bob.get("/v1/subscriptions").await.body["items"], json!([]));
+    let eve = Client::named(europe, "eve").await;
+    let late = eve
+        .post("/v1/subscriptions", &json!({"filter": "category:art", "backfill": 5}))
+        .await;
+    assert_eq!(
+        (late.status, &late.body["backfilled"], &late.body["missing"]),
+        (StatusCode::CREATED, &json!(1), &json!([])),
+        "{}",
+        late.text
+    );
+    assert_eq!(
+        eve.get("/v1/notifications").await.body["items"][0]["articleId"],
+        second["id"]
+    );
     let status = bob.get("/v1/status").await.body;
     assert_eq!(
         (&status["region"], status["fanout"].as_array().unwrap().len()),

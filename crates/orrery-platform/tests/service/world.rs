@@ -6,8 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use orrery_platform::limit::Rate;
 use orrery_platform::token::DevelopmentTokens;
 use orrery_platform::{Platform, PlatformSettings, RegionUrl};
+use orrery_publishing::account::Scope;
 use orrery_publishing::fanout::FanoutSettings;
 use orrery_publishing::processor::{InstanceName, LeaseTiming, Poll};
 use orrery_publishing::topology::{AccountEntry, AccountKey, AccountTable};
@@ -70,6 +72,7 @@ fn orrery() -> &'static Path {
 pub struct World {
     /// Of the services, in the order of the regions.
     pub ports: [u16; 2],
+    databases: Vec<ContentPublishDatabase>,
     _servers: Vec<Server>,
     _stop: DropGuard,
 }
@@ -77,6 +80,30 @@ pub struct World {
 impl World {
     pub async fn new() -> World {
         World::with(|settings| settings).await
+    }
+
+    /// For tests that send more than one user would.
+    pub async fn without_limits() -> World {
+        World::with(|settings| PlatformSettings {
+            rate: Rate {
+                per_second: 1e6,
+                burst: 1e6,
+            },
+            ..settings
+        })
+        .await
+    }
+
+    /// Documents of content over all accounts.
+    pub async fn n_documents(&self) -> usize {
+        let mut n_documents = 0;
+        for database in &self.databases {
+            let ids = database
+                .local()
+                .query::<String>("SELECT VALUE c.id FROM c", &[], Scope::Everything);
+            n_documents += ids.await.unwrap().value.len();
+        }
+        n_documents
     }
 
     pub async fn with(change: impl Fn(PlatformSettings) -> PlatformSettings) -> World {
@@ -98,7 +125,7 @@ impl World {
             listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
         }
         let ports = [0, 1].map(|index: usize| listeners[index].local_addr().unwrap().port());
-        let stop = CancellationToken::new();
+        let (stop, mut databases) = (CancellationToken::new(), Vec::new());
         for (region, listener) in REGIONS.into_iter().zip(listeners) {
             let settings = AccountSettings {
                 read_deadline: Duration::from_secs(3),
@@ -106,6 +133,7 @@ impl World {
             };
             let database = ContentPublishDatabase::new(table.clone(), region, &settings).unwrap();
             database.prepare().await.unwrap();
+            databases.push(database.clone());
             let platform = Platform::start(
                 database,
                 change(settings_of(&ports)),
@@ -116,6 +144,7 @@ impl World {
         }
         let world = World {
             ports,
+            databases,
             _servers: servers,
             _stop: stop.drop_guard(),
         };

@@ -4,7 +4,7 @@
 //! attempt that callers wait for as long as they like and the next one goes on with, never begun anew because somebody lost
 //! patience. Invariant: at most one attempt is under way per account.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
@@ -15,7 +15,7 @@ use azure_data_cosmos::{AccountReference, CosmosError, CosmosRuntime, RoutingStr
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::AccountSettings;
 use crate::error::{CallError, CallKind, Cause};
@@ -23,6 +23,9 @@ use crate::topology::AccountEntry;
 
 /// Each step of connecting. Outside the cloud the SDK looks for it for some seconds first.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
+/// Between two new connections of an account whose writes fail, and how long such a write waits for one.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+const RENEW_DEADLINE: Duration = Duration::from_secs(2);
 /// Sub-status of a 404 that is about the container, not the item.
 const OWNER_NOT_FOUND: u16 = 1003;
 
@@ -56,36 +59,70 @@ pub(super) struct Dialer {
     pub runtime: SharedRuntime,
 }
 
-/// A connection that is made when it is first needed.
+/// A connection that is made when it is first needed, and made anew when its client has lost sight of the account.
 #[derive(Default)]
 pub(super) struct Line {
-    connected: OnceLock<Connected>,
-    dialling: Mutex<Option<Dialling>>,
+    state: Mutex<LineState>,
+}
+
+#[derive(Default)]
+struct LineState {
+    connected: Option<Connected>,
+    dialling: Option<Dialling>,
+    /// When it was last made anew, or tried to.
+    renewed: Option<Instant>,
 }
 
 impl Line {
-    pub async fn connected(&self, dialer: &Dialer) -> Result<&Connected, CallError> {
-        if let Some(connected) = self.connected.get() {
-            return Ok(connected);
-        }
+    pub async fn connected(&self, dialer: &Dialer) -> Result<Connected, CallError> {
         let dialling = {
-            let mut current = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
-            let begin = || {
-                let dialer = dialer.clone();
-                async move { dialer.connect().await.map_err(Arc::new) }.boxed().shared()
-            };
-            current.get_or_insert_with(begin).clone()
-        };
-        match dialling.clone().await {
-            Ok(connected) => Ok(self.connected.get_or_init(|| connected)),
-            Err(error) => {
-                let mut current = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
-                // The next caller tries again, unless somebody already does.
-                current.take_if(|current| current.ptr_eq(&dialling));
-                Err(dialer.error(error.kind, &error.message, None))
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(connected) = &state.connected {
+                return Ok(connected.clone());
             }
+            state.dialling.get_or_insert_with(|| begin(dialer)).clone()
+        };
+        self.finish(dialer, dialling).await
+    }
+
+    /// Connects again, unless somebody lately did; until that succeeds the old connection serves. A client asks where its
+    /// account takes writes every few minutes only, and one whose last known place does not answer would not ask before.
+    pub async fn renew(&self, dialer: &Dialer) {
+        let dialling = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.renewed.is_some_and(|at| at.elapsed() < RENEW_INTERVAL) {
+                return;
+            }
+            state.renewed = Some(Instant::now());
+            // With a runtime of its own: what the shared one knows of the account is what has proved wrong.
+            let afresh = Dialer {
+                runtime: SharedRuntime::default(),
+                ..dialer.clone()
+            };
+            state.dialling.get_or_insert_with(|| begin(&afresh)).clone()
+        };
+        // Whoever waits gives up; the next one goes on with it.
+        if timeout(RENEW_DEADLINE, self.finish(dialer, dialling)).await.is_err() {
+            tracing::debug!(account = dialer.entry.tag, "a new connection takes its time");
         }
     }
+
+    async fn finish(&self, dialer: &Dialer, dialling: Dialling) -> Result<Connected, CallError> {
+        let result = dialling.clone().await;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The next caller tries again, unless somebody already does.
+        let is_ours = state.dialling.take_if(|current| current.ptr_eq(&dialling)).is_some();
+        match result {
+            Ok(connected) if is_ours => Ok(state.connected.insert(connected).clone()),
+            Ok(connected) => Ok(connected),
+            Err(error) => Err(dialer.error(error.kind, &error.message, None)),
+        }
+    }
+}
+
+fn begin(dialer: &Dialer) -> Dialling {
+    let dialer = dialer.clone();
+    async move { dialer.connect().await.map_err(Arc::new) }.boxed().shared()
 }
 
 impl Dialer {

@@ -4,30 +4,31 @@
 //! Reads go to the client's own region first and are hedged to the next one; writes go to the account's write region,
 //! wherever that is. Invariant: no call takes longer than its deadline, whatever the account does.
 
+mod batch;
 mod dial;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use azure_core::http::Etag;
-use azure_data_cosmos::PartitionKey;
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::diagnostics::DiagnosticsContext;
 use azure_data_cosmos::feed::{FeedScope, Query};
 use azure_data_cosmos::models::ResponseHeaders;
-use azure_data_cosmos::options::{
-    ExcludedRegions, ItemReadOptions, ItemWriteOptions, OperationOptions, Precondition, Region,
-};
+use azure_data_cosmos::options::{ItemReadOptions, ItemWriteOptions, Precondition};
+use azure_data_cosmos::{CosmosError, PartitionKey};
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
+pub use batch::Changes;
 pub use dial::{Connected, SharedRuntime};
 use dial::{Dialer, Line};
 
 use crate::entity::Entity;
 use crate::error::{CallError, CallKind, Cause};
+use crate::outage::OutagePolicy;
 use crate::topology::{AccountEntry, normal_region};
 
 /// How long to wait for whom, and where things are kept.
@@ -45,6 +46,8 @@ pub struct AccountSettings {
     pub hedge_after: Option<Duration>,
     /// How long reads of all accounts go on without one that did not answer before they ask it again.
     pub rest: Duration,
+    /// What follows when an account does not take changes of what it owns.
+    pub outage: OutagePolicy,
 }
 
 impl Default for AccountSettings {
@@ -57,6 +60,7 @@ impl Default for AccountSettings {
             write_deadline: Duration::from_secs(5),
             hedge_after: Some(Duration::from_millis(400)),
             rest: Duration::from_secs(2),
+            outage: OutagePolicy::default(),
         }
     }
 }
@@ -78,7 +82,7 @@ pub enum ReadAt<'a> {
     Near,
     /// Anywhere that has what this session token stands for.
     NotBefore(&'a str),
-    /// Where the account takes its writes.
+    /// Where the account takes its writes by now.
     WriteRegion,
 }
 
@@ -146,8 +150,8 @@ impl AccountClient {
         self.dialer.client().await
     }
 
-    /// The account's containers, asked for once.
-    pub async fn connected(&self) -> Result<&Connected, CallError> {
+    /// The account's containers, asked for when they are first needed.
+    pub async fn connected(&self) -> Result<Connected, CallError> {
         self.line.connected(&self.dialer).await
     }
 
@@ -156,14 +160,21 @@ impl AccountClient {
     }
 
     pub async fn read<T: DeserializeOwned>(&self, key: &str, id: &str, at: ReadAt<'_>) -> Result<Seen<T>, CallError> {
+        if matches!(at, ReadAt::WriteRegion) {
+            return self.read_where_written(key, id).await;
+        }
         let connected = self.connected_within(self.dialer.settings.read_deadline).await?;
-        self.read_from(&connected.content, key, id, at).await
+        let token = match at {
+            ReadAt::NotBefore(token) => Some(token),
+            _ => None,
+        };
+        self.read_from(&connected.content, key, id, token).await
     }
 
     /// As [`AccountClient::read`], of what roles keep.
     pub async fn read_coordination<T: DeserializeOwned>(&self, id: &str) -> Result<Seen<T>, CallError> {
         let connected = self.connected_within(self.dialer.settings.read_deadline).await?;
-        self.read_from(&connected.coordination, id, id, ReadAt::Near).await
+        self.read_from(&connected.coordination, id, id, None).await
     }
 
     async fn read_from<T: DeserializeOwned>(
@@ -171,22 +182,12 @@ impl AccountClient {
         container: &ContainerClient,
         key: &str,
         id: &str,
-        at: ReadAt<'_>,
+        token: Option<&str>,
     ) -> Result<Seen<T>, CallError> {
-        let options = match at {
-            ReadAt::Near => ItemReadOptions::default(),
-            ReadAt::NotBefore(token) => ItemReadOptions::default().with_session_token(token.to_owned()),
-            ReadAt::WriteRegion => {
-                let mut options = OperationOptions::default();
-                let others = self
-                    .dialer
-                    .entry
-                    .read_regions
-                    .iter()
-                    .map(|region| Region::from(region.clone()));
-                options.excluded_regions = Some(others.collect::<ExcludedRegions>());
-                ItemReadOptions::default().with_operation_options(options)
-            }
+        let options = ItemReadOptions::default();
+        let options = match token {
+            Some(token) => options.with_session_token(token.to_owned()),
+            None => options,
         };
         let call = container.read_item(PartitionKey::from(key.to_owned()), id, Some(options));
         let answer = self.dialer.bounded(self.dialer.settings.read_deadline, call).await?;
@@ -232,7 +233,7 @@ impl AccountClient {
         let connected = self.connected_within(self.dialer.settings.write_deadline).await?;
         let key = PartitionKey::from(entity.partition_key());
         let call = connected.content.create_item(key, entity.id(), entity.document(), None);
-        let answer = self.dialer.bounded(self.dialer.settings.write_deadline, call).await?;
+        let answer = self.written(call).await?;
         Ok(self.seen(answer.headers(), &answer.diagnostics()))
     }
 
@@ -244,7 +245,7 @@ impl AccountClient {
         let call = connected
             .content
             .replace_item(key, entity.id(), entity.document(), Some(options));
-        let answer = self.dialer.bounded(self.dialer.settings.write_deadline, call).await?;
+        let answer = self.written(call).await?;
         Ok(self.seen(answer.headers(), &answer.diagnostics()))
     }
 
@@ -253,7 +254,7 @@ impl AccountClient {
         let call = connected
             .content
             .delete_item(PartitionKey::from(key.to_owned()), id, None);
-        match self.dialer.bounded(self.dialer.settings.write_deadline, call).await {
+        match self.written(call).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind == CallKind::NotFound => Ok(()),
             Err(error) => Err(error),
@@ -265,13 +266,27 @@ impl AccountClient {
         let connected = self.connected_within(self.dialer.settings.write_deadline).await?;
         let key = PartitionKey::from(id.to_owned());
         let call = connected.coordination.upsert_item(key, id, document, None);
-        self.dialer
-            .bounded(self.dialer.settings.write_deadline, call)
-            .await
-            .map(drop)
+        self.written(call).await.map(drop)
     }
 
-    async fn connected_within(&self, deadline: Duration) -> Result<&Connected, CallError> {
+    /// A write, or another call that goes where writes go. If that place does not answer, the client may be mistaken about it.
+    async fn written<T>(&self, call: impl Future<Output = Result<T, CosmosError>>) -> Result<T, CallError> {
+        self.written_within(self.dialer.settings.write_deadline, call).await
+    }
+
+    async fn written_within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, CosmosError>>,
+    ) -> Result<T, CallError> {
+        let result = self.dialer.bounded(deadline, call).await;
+        if matches!(&result, Err(error) if error.kind == CallKind::Unreachable) {
+            self.line.renew(&self.dialer).await;
+        }
+        result
+    }
+
+    async fn connected_within(&self, deadline: Duration) -> Result<Connected, CallError> {
         match timeout(deadline, self.connected()).await {
             Ok(connected) => connected,
             Err(_) => Err(self.dialer.silent(deadline)),

@@ -7,7 +7,7 @@ use super::lists::{List, ListPage, PageRequest};
 use super::outbox::Intent;
 use super::{ContentPublishDatabase, insist};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
-use crate::entity::{Article, Draft, EntityError};
+use crate::entity::{Article, Draft, check_article_id};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::filter::Filter;
 use crate::{clock, ids};
@@ -71,9 +71,7 @@ impl ContentPublishDatabase {
     /// An article, from the account that owns it or, if its id does not say which, from whichever has it. `token` is the
     /// session token of a notification: a region that lacks the article then says so instead of `not found`.
     pub async fn read_article(&self, id: &str, token: Option<&str>) -> Result<Article, PublishError> {
-        if id.is_empty() || id.len() > 255 {
-            return Err(EntityError::ArticleId.into());
-        }
+        check_article_id(id)?;
         let owner = ids::account_tag(id).and_then(|tag| self.account(tag));
         let mut silent = Vec::new();
         if let Some(owner) = owner {
@@ -138,7 +136,8 @@ impl ContentPublishDatabase {
         let intent = Intent::Update {
             article: id.to_owned(),
             editor: editor.to_owned(),
-            draft,
+            // Before it may have to wait: what cannot be stored is not kept either.
+            draft: draft.checked()?,
             etag: etag.to_owned(),
         };
         self.change_article(id, intent).await
@@ -160,6 +159,7 @@ impl ContentPublishDatabase {
     }
 
     async fn change_article(&self, id: &str, intent: Intent) -> Result<Applied<Article>, PublishError> {
+        check_article_id(id)?;
         let owner = match ids::account_tag(id).and_then(|tag| self.account(tag)) {
             Some(owner) => owner,
             // An id of another maker: whoever has it says whose it is.

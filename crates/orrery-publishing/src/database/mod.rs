@@ -5,6 +5,7 @@
 //! Every write has an id that is the same when it is tried again, so trying again is always safe.
 
 mod articles;
+mod backfill;
 mod freshness;
 mod lists;
 mod notifications;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 pub use articles::{Applied, Published};
+pub use backfill::{BACKFILL_MAX, Backfilled};
 pub use freshness::{AccountAnswer, HEARTBEAT_INTERVAL};
 pub use lists::{ListPage, PageRequest};
 pub use outbox::{Intent, Message, OutboxState};

@@ -7,10 +7,10 @@ use super::articles::Applied;
 use super::lists::{List, ListPage, PageRequest};
 use super::outbox::Intent;
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
-use crate::clock;
 use crate::entity::{Notification, check_user};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::union::Cancellations;
+use crate::{clock, ids};
 
 /// Attempts to mark something as read while it changes.
 const MARK_ATTEMPTS: usize = 5;
@@ -43,6 +43,10 @@ impl ContentPublishDatabase {
     /// Marks a notification as read, in whichever account it is.
     pub async fn mark_read(&self, user: &str, notification: &str) -> Result<Applied<u64>, PublishError> {
         check_user(user)?;
+        // Nothing has another id, so nobody needs to be asked.
+        if !ids::is_hash_id(notification) {
+            return Err(PublishError::NotFound);
+        }
         let now = clock::now_ms();
         let marked = join_all(
             self.accounts

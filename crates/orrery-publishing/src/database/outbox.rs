@@ -3,7 +3,11 @@
 //! A message's id is a hash of what it is about, so that asking twice is one message. Invariant: a message is deleted only after
 //! it was applied; one that can never be applied stays, marked, until it grows old.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::articles::apply_change;
 use super::notifications::mark_in;
@@ -13,12 +17,12 @@ use crate::account::{AccountClient, Scope, Seen};
 use crate::entity::{Draft, Entity};
 use crate::error::{CallKind, PublishError};
 use crate::filter::Filter;
+use crate::outage::{FailOver, OutagePolicy, Step};
+use crate::topology::AccountEntry;
 use crate::{clock, ids};
 
 /// Messages looked at per account and round.
 const ROUND: usize = 100;
-/// After this long somebody should look.
-const ALERT_MS: u64 = 15 * 60 * 1000;
 /// How long a message that cannot be applied is kept.
 const FAILED_TTL_S: u64 = 7 * 24 * 3600;
 
@@ -127,6 +131,7 @@ pub struct OutboxState {
     pub oldest_ms: u64,
     /// Messages that can never be applied.
     pub failed: usize,
+    /// Somebody should look.
     pub alert: bool,
 }
 
@@ -204,6 +209,28 @@ impl ContentPublishDatabase {
         Ok(found.value)
     }
 
+    /// Fails accounts over that changes have been waiting for too long for, if that is the policy. `done` remembers when.
+    pub async fn relieve_outbox(&self, done: &mut BTreeMap<String, Instant>) -> Result<(), PublishError> {
+        let OutagePolicy::FailOver { through, .. } = &self.local().settings().outage else {
+            return Ok(());
+        };
+        for state in self.outbox_state().await? {
+            let waiting = (state.waiting > 0).then(|| Duration::from_millis(state.oldest_ms));
+            let ago = done.get(&state.target).map(Instant::elapsed);
+            let Some(account) = self.account(&state.target) else {
+                continue;
+            };
+            if account.settings().outage.next_step(waiting, ago) != Step::FailOver {
+                continue;
+            }
+            if let Some(region) = fail_over(account.entry(), &**through).await {
+                tracing::warn!(account = %state.target, region, "an account that took no changes was failed over");
+                done.insert(state.target, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
     /// What waits for whom.
     pub async fn outbox_state(&self) -> Result<Vec<OutboxState>, PublishError> {
         let mut states = Vec::new();
@@ -216,17 +243,37 @@ impl ContentPublishDatabase {
             let (failed, waiting): (Vec<_>, Vec<_>) =
                 messages.into_iter().partition(|message| message.failed.is_some());
             let oldest = waiting.iter().map(|message| message.created_at).min();
-            let oldest_ms = oldest.map_or(0, |at| clock::now_ms().saturating_sub(at));
+            let oldest_ms = oldest.map(|at| clock::now_ms().saturating_sub(at));
+            let step = target
+                .settings()
+                .outage
+                .next_step(oldest_ms.map(Duration::from_millis), None);
             states.push(OutboxState {
                 target: target.tag().to_owned(),
                 waiting: waiting.len(),
-                oldest_ms,
+                oldest_ms: oldest_ms.unwrap_or_default(),
                 failed: failed.len(),
-                alert: oldest_ms > ALERT_MS,
+                alert: step != Step::Wait,
             });
         }
         Ok(states)
     }
+}
+
+/// The first of the account's other regions that takes it.
+async fn fail_over<'a>(account: &'a AccountEntry, through: &dyn FailOver) -> Option<&'a str> {
+    for region in &account.read_regions {
+        match through.fail_over(account, region).await {
+            Ok(()) => return Some(region),
+            Err(error) => tracing::warn!(
+                account = account.tag,
+                region,
+                error,
+                "an account could not be failed over"
+            ),
+        }
+    }
+    None
 }
 
 async fn apply(target: &AccountClient, intent: &Intent) -> Result<(), PublishError> {

@@ -8,7 +8,7 @@ use super::lists::{List, ListPage, PageRequest};
 use super::{ContentPublishDatabase, insist};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
 use crate::clock;
-use crate::entity::{Entity as _, Review};
+use crate::entity::{Entity as _, Review, ReviewTotals, check_article_id};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::rating::{RatingSummary, RatingTotals};
 
@@ -18,6 +18,10 @@ const REPLACE_ATTEMPTS: usize = 5;
 const COUNT: &str = "SELECT COUNT(c.Rating = 1 ? 1 : undefined) AS one, COUNT(c.Rating = 2 ? 1 : undefined) AS two, \
      COUNT(c.Rating = 3 ? 1 : undefined) AS three, COUNT(c.Rating = 4 ? 1 : undefined) AS four, \
      COUNT(c.Rating = 5 ? 1 : undefined) AS five FROM c WHERE c.PartitionKey = @key AND c.Type = @type";
+
+/// Up to this many reviews are counted when they are asked for; from there on what the change feed has counted is good
+/// enough, and costs the same for any number.
+const EXACT_MAX: u64 = 1000;
 
 /// How an article is rated.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +76,7 @@ impl ContentPublishDatabase {
 
     /// The reviews of an article from all accounts, newest first.
     pub async fn read_reviews(&self, article: &str, request: &PageRequest) -> Result<ListPage<Review>, PublishError> {
+        check_article_id(article)?;
         let list = List {
             kind: "reviews",
             subject: article,
@@ -83,8 +88,10 @@ impl ContentPublishDatabase {
         self.read_list(&list, request, |_| false).await
     }
 
-    /// How an article is rated over all accounts: counts are added, and the average is taken last.
+    /// How an article is rated over all accounts: counts are added, and the average is taken last. An account with many
+    /// reviews answers with the totals that its change feed keeps, which may be a moment old.
     pub async fn read_article_summary(&self, article: &str) -> Result<Summary, PublishError> {
+        check_article_id(article)?;
         let counted = join_all(self.accounts.iter().map(|account| count(account, article))).await;
         let (mut totals, mut missing, mut accounts) = (RatingTotals::default(), Vec::new(), Vec::new());
         for (account, result) in self.accounts.iter().zip(counted) {
@@ -113,6 +120,9 @@ async fn count(account: &AccountClient, article: &str) -> Result<Seen<RatingTota
     if account.is_resting() {
         return Err(account.error(CallKind::Unreachable, "it did not answer a moment ago", None));
     }
+    if let Some(kept) = kept(account, article).await? {
+        return Ok(kept);
+    }
     let parameters = [("@key", article.into()), ("@type", Review::TYPE.into())];
     let result = account.query::<Counts>(COUNT, &parameters, Scope::Key(article)).await;
     account.note(&result);
@@ -129,4 +139,20 @@ async fn count(account: &AccountClient, article: &str) -> Result<Seen<RatingTota
     };
     let totals = seen.value.iter().fold(RatingTotals::default(), sum);
     Ok(seen.with(totals))
+}
+
+/// The totals that the account's change feed keeps, if they are of many reviews.
+async fn kept(account: &AccountClient, article: &str) -> Result<Option<Seen<RatingTotals>>, CallError> {
+    let result = account
+        .read::<ReviewTotals>(article, ReviewTotals::ID, ReadAt::Near)
+        .await;
+    account.note(&result);
+    match result {
+        Ok(seen) => {
+            let counts = seen.value.counts;
+            Ok((counts.count() > EXACT_MAX).then(|| seen.with(counts)))
+        }
+        Err(error) if error.kind == CallKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }

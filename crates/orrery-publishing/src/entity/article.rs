@@ -20,13 +20,16 @@ pub enum EntityError {
     Category,
     #[error("an article has at most {TAGS_MAX} tags of 1 to {NAME_BYTES_MAX} bytes without control characters and `#`")]
     Tags,
-    #[error("a title has 1 to {TITLE_BYTES_MAX} bytes")]
+    #[error("a title has 1 to {TITLE_BYTES_MAX} bytes without control characters")]
     Title,
-    #[error("a body has at most {BODY_BYTES_MAX} bytes")]
+    #[error("a body has at most {BODY_BYTES_MAX} bytes without control characters besides line ends and tabs")]
     Body,
     #[error("a rating is a whole number from 1 to 5")]
     Rating,
-    #[error("a review has at most {} bytes", super::review::TEXT_BYTES_MAX)]
+    #[error(
+        "a review has at most {} bytes without control characters besides line ends and tabs",
+        super::review::TEXT_BYTES_MAX
+    )]
     ReviewText,
     #[error("an article's id has 1 to 255 bytes without control characters, slashes, `?` and `#`")]
     ArticleId,
@@ -154,7 +157,8 @@ impl Article {
 }
 
 impl Draft {
-    fn checked(mut self) -> Result<Draft, EntityError> {
+    /// As it is stored, or why it cannot be.
+    pub(crate) fn checked(mut self) -> Result<Draft, EntityError> {
         let named =
             |kind: &str, name: &str| Filter::parse(&format!("{kind}:{name}")).map(|filter| filter.name().to_owned());
         self.category = named("category", &self.category).map_err(|_| EntityError::Category)?;
@@ -169,14 +173,20 @@ impl Draft {
             }
         }
         self.tags = tags;
-        if self.title.trim().is_empty() || self.title.len() > TITLE_BYTES_MAX {
+        let is_titled = !self.title.trim().is_empty() && !self.title.contains(char::is_control);
+        if !is_titled || self.title.len() > TITLE_BYTES_MAX {
             return Err(EntityError::Title);
         }
-        if self.body.len() > BODY_BYTES_MAX {
+        if self.body.len() > BODY_BYTES_MAX || !is_text(&self.body) {
             return Err(EntityError::Body);
         }
         Ok(self)
     }
+}
+
+/// What people write in paragraphs: no characters that only terminals and attackers use.
+pub(super) fn is_text(text: &str) -> bool {
+    !text.contains(|char: char| char.is_control() && !matches!(char, '\n' | '\r' | '\t'))
 }
 
 /// Checks an article's id as it comes from outside: it may be of another maker, but must be able to stand in a path.

@@ -9,15 +9,18 @@ mod article;
 mod notification;
 mod review;
 mod subscription;
+mod totals;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use article::check_article_id;
 pub use article::{Article, ArticleState, Draft, EntityError};
 pub use notification::{NOTIFICATION_TTL_S, Notification};
 pub use review::{RATINGS, Review};
 pub use subscription::{FilterLayout, Listing, Subscription, SubscriptionState};
+pub use totals::{CountedReview, ReviewTotals};
 
 use crate::filter::Filter;
 
@@ -153,13 +156,20 @@ mod tests {
             Article::new("usa.X".into(), "usa", "ann", draft, 5).unwrap_err()
         };
         assert_eq!(refused(|draft| draft.title = " ".into()), EntityError::Title);
+        assert_eq!(refused(|draft| draft.title = "a\u{1b}[2J".into()), EntityError::Title);
         assert_eq!(refused(|draft| draft.body = "x".repeat(1 << 20)), EntityError::Body);
+        assert_eq!(refused(|draft| draft.body = "a\u{0}b".into()), EntityError::Body);
         assert_eq!(refused(|draft| draft.tags = vec!["t".into(); 17]), EntityError::Tags);
         assert_eq!(refused(|draft| draft.tags = vec!["a#b".into()]), EntityError::Tags);
         assert_eq!(refused(|draft| draft.category = String::new()), EntityError::Category);
         for rating in [0, 6] {
             assert_eq!(Review::new("a", "bob", "usa", "", rating, 7), Err(EntityError::Rating));
         }
+        assert_eq!(
+            Review::new("a", "bob", "usa", "\u{7f}", 3, 7),
+            Err(EntityError::ReviewText)
+        );
+        assert!(Review::new("a", "bob", "usa", "One.\r\n\tTwo.", 3, 7).is_ok());
         assert_eq!(check_user(""), Err(EntityError::User));
         assert_eq!(check_user("a\u{0}"), Err(EntityError::User));
         assert_eq!(check_user("ann@example.org"), Ok(()));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::article::check_article_id;
+use super::article::{check_article_id, is_text};
 use super::{Entity, EntityError, Ordered, check_user};
 use crate::ids;
 
@@ -22,7 +22,7 @@ pub struct Review {
     pub user_id: String,
     pub review_text: String,
     pub rating: u8,
-    /// Later than `created_at` when the reviewer has changed it.
+    /// Later than `created_at` when the reviewer has changed it, and later with every change.
     pub changed_at: u64,
 }
 
@@ -40,7 +40,7 @@ impl Review {
         if !RATINGS.contains(&rating) {
             return Err(EntityError::Rating);
         }
-        if text.len() > TEXT_BYTES_MAX {
+        if text.len() > TEXT_BYTES_MAX || !is_text(text) {
             return Err(EntityError::ReviewText);
         }
         Ok(Review {
@@ -59,6 +59,7 @@ impl Review {
     pub fn replacing(self, earlier: &Review) -> Review {
         Review {
             created_at: earlier.created_at,
+            changed_at: self.changed_at.max(earlier.changed_at + 1),
             ..self
         }
     }

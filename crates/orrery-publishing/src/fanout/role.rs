@@ -1,6 +1,7 @@
 //! The fan-out role of a region as something that runs: one change feed processor per account, and the two chores of a region,
 //! its heartbeat and its outbox.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,13 +16,14 @@ use orrery_processor::{Batch, BatchContext, InstanceName, LeaseTiming, Poll, Pro
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use tokio::time::MissedTickBehavior;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::serve::{Limits, ServeError, Server};
 use crate::database::{ContentPublishDatabase, HEARTBEAT_INTERVAL};
-use crate::entity::{Article, Entity as _, Subscription};
+use crate::entity::{Article, Entity as _, Review, Subscription};
 use crate::error::{Cause, PublishError};
 use crate::supervise::{LONG_POLL, supervise};
 
@@ -114,6 +116,7 @@ pub struct Fanout {
 enum Document {
     Article(Box<Article>),
     Subscription(Box<Subscription>),
+    Review(Box<Review>),
     Other,
 }
 
@@ -125,6 +128,9 @@ impl<'de> Deserialize<'de> for Document {
                 serde_json::from_value(value).map_err(D::Error::custom)?,
             ))),
             Some(Subscription::TYPE) => Ok(Document::Subscription(Box::new(
+                serde_json::from_value(value).map_err(D::Error::custom)?,
+            ))),
+            Some(Review::TYPE) => Ok(Document::Review(Box::new(
                 serde_json::from_value(value).map_err(D::Error::custom)?,
             ))),
             _ => Ok(Document::Other),
@@ -165,11 +171,8 @@ impl Fanout {
             }
         }));
         tasks.spawn(chore(stopping.clone(), OUTBOX_INTERVAL, {
-            let database = self.database.clone();
-            move || {
-                let database = database.clone();
-                async move { database.drain_outbox().await.map(drop).map_err(Cause::from) }.boxed()
-            }
+            let (database, failed_over) = (self.database.clone(), Arc::default());
+            move || tend_outbox(database.clone(), Arc::clone(&failed_over)).boxed()
         }));
         tasks.close();
         RunningFanout {
@@ -300,6 +303,7 @@ async fn handle(
         match change.current {
             Some(Document::Article(article)) => server.serve(&article, cancelled).await?,
             Some(Document::Subscription(subscription)) if is_local => server.list(&subscription).await?,
+            Some(Document::Review(review)) if is_local => server.tally(&review).await?,
             _ => {}
         }
     }
@@ -325,8 +329,21 @@ async fn handle_again(server: &Server, letter: &DeadLetter) -> Result<(), Cause>
             let subscription = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
             Ok(server.list(&subscription).await?)
         }
+        (Some(Review::TYPE), _) => {
+            let review = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
+            Ok(server.tally(&review).await?)
+        }
         _ => Ok(()),
     }
+}
+
+/// Applies what can be applied, and has accounts failed over that nothing can be applied to, if that is the policy.
+async fn tend_outbox(
+    database: ContentPublishDatabase,
+    failed_over: Arc<AsyncMutex<BTreeMap<String, Instant>>>,
+) -> Result<(), Cause> {
+    database.drain_outbox().await?;
+    Ok(database.relieve_outbox(&mut *failed_over.lock().await).await?)
 }
 
 type Worked = BoxFuture<'static, Result<(), Cause>>;

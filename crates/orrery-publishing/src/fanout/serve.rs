@@ -57,7 +57,7 @@ pub(super) enum ServeError {
 }
 
 impl Server {
-    fn local(&self) -> &AccountClient {
+    pub fn local(&self) -> &AccountClient {
         self.database.local()
     }
 

@@ -18,7 +18,7 @@ impl Server {
 }
 
 /// One request to the administration of an endpoint: the account's, or one of a region.
-fn administer(port: u16, verb: &str, path: &str, body: &Value) -> Value {
+pub fn administer(port: u16, verb: &str, path: &str, body: &Value) -> Value {
     let now = SystemTime::UNIX_EPOCH + SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let date = httpdate::fmt_http_date(now);
     let text = format!(
@@ -83,18 +83,34 @@ impl Server {
     /// Requests of an operation so far, over all regions of the account.
     pub fn n_requests(&self, operation: &str) -> u64 {
         let wanted = format!("operation=\"{operation}\"");
-        let of_port = |port: &u16| {
-            let answer = exchange(
-                *port,
-                "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
-            );
-            let lines = answer
-                .lines()
-                .filter(|line| line.starts_with("orrery_requests_total") && line.contains(&wanted));
-            lines
-                .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64)
-                .sum::<u64>()
-        };
-        self.region_ports.iter().map(of_port).sum()
+        let counts = self
+            .region_ports
+            .iter()
+            .map(|port| n_requests_at(*port, |line| line.contains(&wanted)));
+        counts.sum()
     }
+
+    /// Requests of these operations so far that went to other regions of the account than this one.
+    pub fn n_requests_outside(&self, region: &str, operations: &[&str]) -> u64 {
+        let wanted: Vec<String> = operations.iter().map(|name| format!("operation=\"{name}\"")).collect();
+        let others = self
+            .region_names
+            .iter()
+            .zip(&self.region_ports)
+            .filter(|(name, _)| *name != region);
+        let is_wanted = |line: &str| wanted.iter().any(|wanted| line.contains(wanted));
+        others.map(|(_, port)| n_requests_at(*port, is_wanted)).sum()
+    }
+}
+
+fn n_requests_at(port: u16, is_wanted: impl Fn(&str) -> bool) -> u64 {
+    let answer = exchange(
+        port,
+        "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+    );
+    let lines = answer
+        .lines()
+        .filter(|line| line.starts_with("orrery_requests_total") && is_wanted(line));
+    let counts = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64);
+    counts.sum()
 }

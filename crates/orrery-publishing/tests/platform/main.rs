@@ -5,10 +5,12 @@
 
 mod admin;
 mod articles;
+mod backfill;
 mod defects;
 mod fanout;
 mod feeds;
 mod original;
 mod outages;
 mod scenario;
+mod totals;
 mod world;

@@ -1,11 +1,87 @@
 //! Accounts that cannot be reached: writes stay possible at home, and what must reach them waits and arrives.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_publishing::PublishError;
+use futures::future::BoxFuture;
 use orrery_publishing::database::{Applied, PageRequest};
+use orrery_publishing::error::Cause;
+use orrery_publishing::fanout::Fanout;
+use orrery_publishing::outage::{FailOver, OutagePolicy};
+use orrery_publishing::topology::AccountEntry;
+use orrery_publishing::{AccountSettings, PublishError};
+use serde_json::json;
 
-use crate::world::{World, draft, feed, titles, until, until_titles};
+use crate::admin::administer;
+use crate::world::{World, draft, fast, feed, titles, until, until_titles};
+
+/// Fails an account over through the administration of its server.
+#[derive(Debug)]
+struct Administrator {
+    port: u16,
+}
+
+impl FailOver for Administrator {
+    fn fail_over<'a>(&'a self, account: &'a AccountEntry, to: &'a str) -> BoxFuture<'a, Result<(), Cause>> {
+        assert_eq!(account.tag, "asia");
+        Box::pin(async move {
+            administer(self.port, "POST", "/_orrery/v1/failover", &json!({"region": to}));
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_whose_region_is_gone_is_failed_over_if_that_is_the_policy_and_what_waited_is_applied() {
+    let world = World::with(1, 0).await;
+    let [usa, europe, asia] = world.databases();
+    let article = asia
+        .publish_article("ann", draft("sports", "Before"), None)
+        .await
+        .unwrap()
+        .article;
+    let etag = article.etag.clone().unwrap();
+    until("it is everywhere", async || {
+        europe.read_article(&article.id, None).await.is_ok() && usa.read_article(&article.id, None).await.is_ok()
+    })
+    .await;
+    let settings = AccountSettings {
+        outage: OutagePolicy::FailOver {
+            after: Duration::from_secs(1),
+            through: Arc::new(Administrator {
+                port: world.servers[2].region_ports[1],
+            }),
+        },
+        ..europe.local().settings().clone()
+    };
+    let eager = world.database_with("North Europe", &settings);
+    let role = Fanout::new(&eager, fast()).start();
+    for server in &world.servers {
+        server.administer(
+            "POST",
+            "/_orrery/v1/regions/Southeast%20Asia/stop",
+            &json!({"mode": "unavailable"}),
+        );
+    }
+    let queued = europe
+        .update_article("ann", &article.id, draft("sports", "Edited"), &etag)
+        .await
+        .unwrap();
+    assert_eq!(queued, Applied::Queued);
+    until("the change is applied in another region", async || {
+        let fresh = usa.read_article(&article.id, None).await;
+        fresh.is_ok_and(|article| article.title == "Edited" && article.revision == 2)
+    })
+    .await;
+    // Whoever owns something there can change it at once now.
+    let edited = usa.read_article(&article.id, None).await.unwrap();
+    let again = usa
+        .update_article("ann", &article.id, draft("sports", "At once"), &edited.etag.unwrap())
+        .await
+        .unwrap();
+    assert!(matches!(again, Applied::Now(article) if article.title == "At once"));
+    role.stop().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_an_account_is_gone_the_others_publish_review_and_notify_and_changes_for_it_wait() {

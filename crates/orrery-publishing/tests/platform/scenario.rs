@@ -1,8 +1,13 @@
 //! The founding scenario from end to end: authors and readers all over the world, every write and read local.
 
+use std::time::{Duration, Instant};
+
 use orrery_publishing::database::PageRequest;
 
-use crate::world::{World, draft, feed, until, until_titles};
+use crate::world::{LATENCY_MS, REGIONS, World, draft, feed, titles, until, until_titles};
+
+/// What reads of content are in an account's own count. Connecting and watching the account are not among them.
+const READS: [&str; 2] = ["read_item", "query_items"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_author_publishes_at_home_and_readers_everywhere_are_notified_read_and_review_at_home() {
@@ -114,4 +119,101 @@ async fn every_region_can_publish_and_a_reader_sees_the_union_in_the_order_of_pu
         "{:?}",
         second.accounts
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publishing_and_reviewing_take_less_than_one_way_over_the_ocean() {
+    let world = World::new().await;
+    let ocean = Duration::from_millis(LATENCY_MS);
+    for (number, database) in world.databases().iter().enumerate() {
+        // The quickest of a few: the machine may be busy, but a write that had to cross would never be that quick.
+        let mut quickest = Duration::MAX;
+        for attempt in 0..5 {
+            let begun = Instant::now();
+            let title = format!("{number} {attempt}");
+            let published = database
+                .publish_article("ann", draft("sports", &title), None)
+                .await
+                .unwrap();
+            database
+                .write_review(&published.article.id, "bob", "Fine.", 4)
+                .await
+                .unwrap();
+            quickest = quickest.min(begun.elapsed());
+        }
+        assert!(quickest < ocean, "{}: {quickest:?}", database.region());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_elsewhere_is_notified_within_the_way_and_a_second() {
+    let world = World::new().await;
+    let [usa, _, asia] = world.databases();
+    let _roles = world.start_roles();
+    asia.create_subscription("aki", "author:ann").await.unwrap();
+    usa.publish_article("ann", draft("sports", "First"), None)
+        .await
+        .unwrap();
+    until_titles(&asia, "aki", &["First"]).await;
+    let within = Duration::from_millis(LATENCY_MS) + Duration::from_secs(1);
+    let mut took = Vec::new();
+    for number in 0..5 {
+        let title = format!("Number {number}");
+        usa.publish_article("ann", draft("sports", &title), None).await.unwrap();
+        let begun = Instant::now();
+        until("aki is notified", async || {
+            titles(&feed(&asia, "aki").await).contains(&title.as_str())
+        })
+        .await;
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    assert!(took[2] <= within, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_crosses_the_ocean_while_the_readers_own_region_is_well() {
+    let world = World::new().await;
+    let writer = world.database(REGIONS[0]);
+    let article = writer
+        .publish_article("ann", draft("sports", "Snow"), None)
+        .await
+        .unwrap()
+        .article;
+    for database in world.databases() {
+        until("the article is everywhere", async || {
+            let author = orrery_publishing::filter::Filter::parse("author:ann").unwrap();
+            !database
+                .list_articles(&author, &PageRequest::default())
+                .await
+                .unwrap()
+                .items
+                .is_empty()
+        })
+        .await;
+    }
+    for (database, region) in world.databases().iter().zip(REGIONS) {
+        let n_outside = || {
+            let counts = world
+                .servers
+                .iter()
+                .map(|server| server.n_requests_outside(region, &READS));
+            counts.sum::<u64>()
+        };
+        let before = n_outside();
+        for _ in 0..3 {
+            database.read_article(&article.id, None).await.unwrap();
+            database
+                .read_reviews(&article.id, &PageRequest::default())
+                .await
+                .unwrap();
+            database.read_article_summary(&article.id).await.unwrap();
+            database
+                .read_notification_feed("aki", &PageRequest::default())
+                .await
+                .unwrap();
+            database.list_subscriptions("aki").await.unwrap();
+        }
+        assert_eq!(n_outside(), before, "reads from {region}");
+    }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 pub const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 pub const REGIONS: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
 const TAGS: [&str; 3] = ["usa", "europe", "asia"];
-const LATENCY_MS: u64 = 80;
+pub const LATENCY_MS: u64 = 80;
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A server process with one account, which ends with the test.
@@ -26,6 +26,8 @@ pub struct Server {
     pub port: u16,
     /// Of its regions, the one that takes writes first.
     pub region_ports: Vec<u16>,
+    /// Their names, in the same order.
+    pub region_names: Vec<String>,
     pub endpoint: String,
 }
 
@@ -53,6 +55,10 @@ impl Server {
             child,
             port: port(&account["endpoint"]),
             region_ports: regions.iter().map(|region| port(&region["endpoint"])).collect(),
+            region_names: regions
+                .iter()
+                .map(|region| region["name"].as_str().unwrap().to_owned())
+                .collect(),
             endpoint: account["endpoint"].as_str().unwrap().to_owned(),
         }
     }
@@ -170,9 +176,15 @@ impl World {
             read_deadline: Duration::from_secs(4),
             write_deadline: Duration::from_secs(5),
             rest: Duration::from_secs(1),
+            // Patient, so that a busy machine does not pass for a region that is gone.
+            hedge_after: Some(Duration::from_secs(2)),
             ..AccountSettings::default()
         };
-        ContentPublishDatabase::new(self.table.clone(), region, &settings).unwrap()
+        self.database_with(region, &settings)
+    }
+
+    pub fn database_with(&self, region: &str, settings: &AccountSettings) -> ContentPublishDatabase {
+        ContentPublishDatabase::new(self.table.clone(), region, settings).unwrap()
     }
 
     /// The fan-out of every region.
