@@ -46,6 +46,7 @@ mod settings;
 mod bus;
 mod lane;
 mod message;
+mod patience;
 mod publish;
 
 mod following;

@@ -17,6 +17,7 @@ use orrery_partition::storage::{Result, StorageError};
 
 use super::lane::Lane;
 use super::message::StreamSequence;
+use super::patience::patiently;
 use super::settings::NatsSettings;
 
 /// One try of a request; a lost one is tried again well within the patience of a store.
@@ -49,9 +50,9 @@ impl Bus {
             patience: settings.patience,
             message_bytes_max,
         };
-        bus.n_streams = bus.make_stream(settings, 0).await?;
+        bus.n_streams = patiently(bus.patience, || bus.make_stream(settings, 0)).await?;
         for idx in 1..bus.n_streams {
-            bus.make_stream(settings, idx).await?;
+            patiently(bus.patience, || bus.make_stream(settings, idx)).await?;
         }
         Ok(bus)
     }
@@ -125,6 +126,10 @@ impl Bus {
 
     /// The logs that have messages in a stream, dropped ones included.
     pub(super) async fn logs(&self, idx: u64) -> Result<Vec<LogId>> {
+        patiently(self.patience, || self.list(idx)).await
+    }
+
+    async fn list(&self, idx: u64) -> Result<Vec<LogId>> {
         let prefix = self.log_prefix(idx);
         let stream = self.stream(idx).await?;
         let info = stream.info_builder().subjects(format!("{prefix}*")).fetch().await;
@@ -163,6 +168,10 @@ impl Bus {
 
     /// Where snapshots of views are saved.
     pub(super) async fn saved(&self, replicas: usize) -> Result<ObjectStore> {
+        patiently(self.patience, || self.make_saved(replicas)).await
+    }
+
+    async fn make_saved(&self, replicas: usize) -> Result<ObjectStore> {
         let bucket = format!("ORRERY_{}", self.name);
         if let Ok(found) = self.context.get_object_store(&bucket).await {
             return Ok(found);

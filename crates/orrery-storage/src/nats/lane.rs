@@ -14,17 +14,14 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use orrery_model::{LogId, Lsn};
 use orrery_partition::storage::{Result, StorageError};
-use tokio::time::Instant;
 
 use super::bus::cannot;
 use super::message::{Message, StreamSequence};
+use super::patience::patiently;
 use super::publish::{Outcome, Publication, publish};
 
 /// Messages read one by one before a consumer is made for the rest. Making one costs the servers more than a few dozen reads.
 const READ_SINGLY: usize = 64;
-/// Waited after a read that failed, before it is tried again.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Names the subject an expectation is about when it is not the message's own.
 const EXPECTED_SUBJECT_HEADER: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
 /// For people who look into a stream: the LSN the log has reached with a message.
@@ -111,14 +108,7 @@ impl Lane {
 
     /// The first message of the log at or after `from`.
     pub(super) async fn next(&self, from: StreamSequence) -> Result<Option<Message>> {
-        let deadline = Instant::now() + self.patience;
-        let found = loop {
-            match self.raw_next(&self.subject, from).await {
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                Err(_) => tokio::time::sleep(PAUSE).await,
-                Ok(found) => break found,
-            }
-        };
+        let found = patiently(self.patience, || self.raw_next(&self.subject, from)).await?;
         found.map(|raw| self.decode(&raw)).transpose()
     }
 
@@ -137,15 +127,14 @@ impl Lane {
     }
 
     async fn raw_last(&self, subject: &str) -> Result<Option<StreamMessage>> {
-        let deadline = Instant::now() + self.patience;
-        loop {
+        patiently(self.patience, || async {
             match self.stream.get_last_raw_message_by_subject(subject).await {
-                Ok(found) => return Ok(Some(found)),
-                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
-                Err(error) if Instant::now() >= deadline => return Err(cannot("read a stream", &error)),
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Ok(found) => Ok(Some(found)),
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                Err(error) => Err(cannot("read a stream", &error)),
             }
-        }
+        })
+        .await
     }
 
     /// The messages after `after` up to `end`, which exists.

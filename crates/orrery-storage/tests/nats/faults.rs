@@ -1,6 +1,6 @@
 use orrery_nats_server::{Cluster, Server, Settings};
 
-use crate::rig::{Writers, is_soak, open, settings, verify};
+use crate::rig::{PATIENCE, Writers, is_soak, open, settings, verify};
 
 /// Appends between two faults.
 const STEP: usize = 200;
@@ -55,9 +55,19 @@ async fn all_servers_killed_at_once_come_back_with_everything_acknowledged() {
     verify(&urls, settings("all", 3), writers.stop().await).await;
 }
 
-/// The server that leads a stream.
+/// The server that leads a stream, once one does.
 async fn leader_of(urls: &[String], stream: &str) -> String {
     let jetstream = async_nats::jetstream::new(async_nats::connect(urls.to_vec()).await.unwrap());
-    let info = jetstream.get_stream(stream).await.unwrap();
-    info.cached_info().cluster.clone().unwrap().leader.unwrap()
+    let asking = async {
+        loop {
+            let found = jetstream.get_stream(stream).await;
+            let cluster = found.ok().and_then(|found| found.cached_info().cluster.clone());
+            if let Some(leader) = cluster.and_then(|cluster| cluster.leader) {
+                return leader;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking)
+        .await
+        .expect("the stream has a leader")
 }
