@@ -277,10 +277,23 @@ pub struct ChangeFeedRead {
     pub filter: Option<String>,
     /// How long to wait for a change when there is none.
     pub wait_ms: u64,
-    /// All versions may also be read from the oldest that is kept, and from a time.
-    pub from_history: bool,
+    pub from_history: FromHistory,
+    /// Only what is known about the changes, without the items.
+    pub facts_only: bool,
     /// Answer a tag that outlives splits and merges, also when a plain position would do.
     pub lasting_tag: bool,
+}
+
+/// Where a read of all versions may begin, beyond what the service allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FromHistory {
+    /// Now, and where an earlier page ended, as long as nothing after it has left the window.
+    #[default]
+    No,
+    /// Also at the oldest version that is kept, and at a time.
+    Yes,
+    /// And also where an earlier page ended whose following versions are gone: it goes on at the oldest that is kept.
+    Oldest,
 }
 
 /// The two kinds of change feed.

@@ -3,21 +3,18 @@
 //! `orrery emulator --memory` in one terminal; `cargo run -p orrery-processor --example dead_letters` in another. It makes
 //! the database `letters-example` anew, and ends when the replay is done.
 
+mod shared;
+
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use azure_data_cosmos::models::ContainerProperties;
-use azure_data_cosmos::options::Region;
-use azure_data_cosmos::{AccountReference, CosmosClient, RoutingStrategy};
 use orrery_processor::dead_letters::{ContainerDeadLetters, DeadLetterStore as _, replay};
 use orrery_processor::feed::Change;
 use orrery_processor::retry::RetryPolicy;
 use orrery_processor::{Event, InstanceName, Poll, Processor, RawBatch, StartFrom};
 use serde_json::json;
 
-/// The key every emulator knows.
-const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const PROCESSOR: &str = "invoices";
 
 /// Whether the bug that rejects negative totals has been mended.
@@ -34,17 +31,9 @@ fn invoice(order: &Change) -> Result<(), String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let endpoint = std::env::var("ENDPOINT").unwrap_or_else(|_| "http://localhost:8081/".to_owned());
-    let account = AccountReference::with_authentication_key(endpoint.parse()?, KEY.to_owned());
-    let routing = RoutingStrategy::ProximityTo(Region::WEST_US);
-    let client = CosmosClient::builder().build(account, routing).await?;
-    let database = client.database_client("letters-example");
-    let _ = database.delete(None).await;
-    client.create_database("letters-example", None).await?;
-    for (name, key) in [("orders", "/customer"), ("leases", "/id"), ("letters", "/key")] {
-        let properties = ContainerProperties::new(name, key.into());
-        database.create_container(properties, None).await?;
-    }
+    let client = shared::connect().await?;
+    let containers = [("orders", "/customer"), ("leases", "/id"), ("letters", "/key")];
+    let database = shared::fresh_database(&client, "letters-example", &containers).await;
     let orders = database.container_client("orders", None).await?;
     for (id, customer, total) in [
         ("1", "ada", 5.0),

@@ -4,22 +4,24 @@
 //! Everything comes from the environment: `ENDPOINT`, `KEY`, `DATABASE`, `CONTAINER`, `LEASES` (a container of the same
 //! database, at `LEASE_ENDPOINT` if given), `PROCESSOR`, `INSTANCE`, `LEDGER` (a file), and optionally `MODE`
 //! (`all-versions`), `START` (`now`), `DELAY_MS` (per batch), `MAX_ITEMS`, `ABORT_ON` (an item id that ends the process),
-//! `FAIL_ON` (an item id that fails), `DEAD_LETTERS` (a container), `DIE_AFTER` (batches: ends the process after the delegate
+//! `FAIL_ON`, `PANIC_ON`, `HANG_ON`, `HALT_ON` (item ids that fail, panic, never return or halt their lease), `DEAD_LETTERS` (a container), `DIE_AFTER` (batches: ends the process after the delegate
 //! succeeded), `REGION` (to read in), `LEASES_PER_PARTITION`, and `ACQUIRE_MS`, `RENEW_MS`, `EXPIRY_MS`.
+
+mod shared;
 
 use std::error::Error;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::time::Duration;
 
-use azure_data_cosmos::{AccountReference, CosmosClient, RoutingStrategy, options::Region};
+use azure_data_cosmos::options::Region;
 use orrery_processor::dead_letters::ContainerDeadLetters;
 use orrery_processor::lease::FeedMode;
 use orrery_processor::retry::RetryPolicy;
-use orrery_processor::{BatchContext, InstanceName, LeaseTiming, Poll, Processor, RawBatch, StartFrom};
+use orrery_processor::{BatchContext, InstanceName, LeaseTiming, Outcome, Poll, Processor, RawBatch, StartFrom};
 use serde_json::json;
 
-type Handled = futures::future::BoxFuture<'static, Result<(), std::io::Error>>;
+type Handled = futures::future::BoxFuture<'static, Result<Outcome, std::io::Error>>;
 
 fn optional(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -34,23 +36,17 @@ fn millis(name: &str, otherwise: u64) -> Result<Duration, Box<dyn Error>> {
     Ok(Duration::from_millis(given.unwrap_or(otherwise)))
 }
 
-async fn connect(endpoint: &str, key: &str) -> Result<CosmosClient, Box<dyn Error>> {
-    let account = AccountReference::with_authentication_key(endpoint.parse()?, key.to_owned());
-    let region = Region::from(optional("REGION").unwrap_or_else(|| "West US".to_owned()));
-    let client = CosmosClient::builder().build(account, RoutingStrategy::ProximityTo(region));
-    Ok(client.await?)
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let (endpoint, key, database) = (required("ENDPOINT")?, required("KEY")?, required("DATABASE")?);
-    let client = connect(&endpoint, &key).await?;
+    let region = Region::from(optional("REGION").unwrap_or_else(|| "West US".to_owned()));
+    let client = shared::client(&endpoint, &key, region.clone()).await?;
     let monitored = client
         .database_client(&database)
         .container_client(&required("CONTAINER")?, None)
         .await?;
     let lease_endpoint = optional("LEASE_ENDPOINT").unwrap_or_else(|| endpoint.clone());
-    let lease_client = connect(&lease_endpoint, &key).await?;
+    let lease_client = shared::client(&lease_endpoint, &key, region).await?;
     let leases = lease_client
         .database_client(&database)
         .container_client(&required("LEASES")?, None)
@@ -106,7 +102,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Error>> {
     let (path, instance) = (required("LEDGER")?, required("INSTANCE")?);
     let delay = Duration::from_millis(optional("DELAY_MS").map_or(Ok(0), |text| text.parse())?);
-    let (abort_on, fail_on) = (optional("ABORT_ON"), optional("FAIL_ON"));
+    let [abort_on, fail_on, panic_on, hang_on, halt_on] =
+        ["ABORT_ON", "FAIL_ON", "PANIC_ON", "HANG_ON", "HALT_ON"].map(optional);
     let die_after = optional("DIE_AFTER").map(|text| text.parse::<u32>()).transpose()?;
     let n_batches = std::sync::atomic::AtomicU32::new(0);
     Ok(move |batch: RawBatch, context: BatchContext| -> Handled {
@@ -116,6 +113,14 @@ fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Erro
         }
         if has(&fail_on) {
             return Box::pin(async { Err(std::io::Error::other("told to fail")) });
+        }
+        assert!(!has(&panic_on), "told to panic");
+        if has(&hang_on) {
+            return Box::pin(std::future::pending());
+        }
+        if has(&halt_on) {
+            let reason = "told to halt".to_owned();
+            return Box::pin(async { Ok(Outcome::HaltLease { reason }) });
         }
         let n_before = n_batches.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let dies = die_after.is_some_and(|limit| n_before + 1 >= limit);
@@ -138,7 +143,7 @@ fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Erro
             if dies {
                 std::process::abort();
             }
-            Ok(())
+            Ok(Outcome::Done)
         })
     })
 }

@@ -5,39 +5,28 @@
 //! It plays both parts: it writes the documents a .NET host would have left, shows that a unit of the same name goes on with
 //! them as they are, and imports them into a unit of another name.
 
+mod shared;
+
 use std::error::Error;
 use std::time::Duration;
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
-use azure_data_cosmos::models::ContainerProperties;
-use azure_data_cosmos::options::Region;
-use azure_data_cosmos::{AccountReference, RoutingStrategy};
 use orrery_processor::feed::sdk::SdkFeed;
-use orrery_processor::feed::{FeedRead, FeedSource as _};
+use orrery_processor::feed::{FeedSource as _, token_now};
 use orrery_processor::lease::{FeedMode, Lease};
 use orrery_processor::names::UnitNames;
 use orrery_processor::operations::Operations;
 use orrery_processor::store::{ContainerLeases, LeaseStore as _};
-use orrery_processor::{BatchContext, InstanceName, Poll, Position, Processor, RawBatch, StartFrom};
+use orrery_processor::{BatchContext, InstanceName, Poll, Processor, RawBatch};
 use serde_json::{Value, json};
 
-/// The key every emulator knows.
-const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const EXPIRY: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let endpoint = std::env::var("ENDPOINT").unwrap_or_else(|_| "http://localhost:8081/".to_owned());
-    let account = AccountReference::with_authentication_key(endpoint.parse()?, KEY.to_owned());
-    let routing = RoutingStrategy::ProximityTo(Region::WEST_US);
-    let client = CosmosClient::builder().build(account, routing).await?;
-    let database = client.database_client("import-example");
-    let _ = database.delete(None).await;
-    client.create_database("import-example", None).await?;
-    for (name, key) in [("orders", "/customer"), ("leases", "/id")] {
-        let properties = ContainerProperties::new(name, key.into());
-        database.create_container(properties, None).await?;
-    }
+    let client = shared::connect().await?;
+    let containers = [("orders", "/customer"), ("leases", "/id")];
+    let database = shared::fresh_database(&client, "import-example", &containers).await;
     let orders = database.container_client("orders", None).await?;
     let leases = ContainerLeases::new(database.container_client("leases", None).await?);
 
@@ -90,15 +79,9 @@ async fn left_by_dotnet(
             .partition_of(&id)
             .await?
             .ok_or("the emulator was started with two partitions")?;
-        let now = feed.read(FeedRead {
-            range: &range,
-            from: &Position::From(StartFrom::Now),
-            mode: FeedMode::LatestVersion,
-            items_max: None,
-            wait: None,
-        });
+        let now = token_now(&feed, &range, FeedMode::LatestVersion).await?;
         let lease = json!({
-            "id": names.lease(&id), "LeaseToken": id, "Owner": null, "ContinuationToken": now.await?.token.as_str(),
+            "id": names.lease(&id), "LeaseToken": id, "Owner": null, "ContinuationToken": now.as_str(),
             "properties": {}, "timestamp": "2026-08-20T09:15:02.1234567Z",
         });
         leases.create(&lease).await?;

@@ -4,32 +4,20 @@
 //! others as you like. Each prints which leases it has and what it handles; stop one with ctrl-c and the others take over.
 //! `orrery processor status counter scaling-example events` shows the whole unit.
 
+mod shared;
+
 use std::error::Error;
 use std::time::Duration;
 
-use azure_data_cosmos::models::ContainerProperties;
-use azure_data_cosmos::options::Region;
-use azure_data_cosmos::{AccountReference, CosmosClient, RoutingStrategy};
 use orrery_processor::{
     BatchContext, Concurrency, Event, InstanceName, LeaseTiming, Poll, Processor, RawBatch, StartFrom,
 };
 
-/// The key every emulator knows.
-const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let endpoint = std::env::var("ENDPOINT").unwrap_or_else(|_| "http://localhost:8081/".to_owned());
-    let account = AccountReference::with_authentication_key(endpoint.parse()?, KEY.to_owned());
-    let routing = RoutingStrategy::ProximityTo(Region::WEST_US);
-    let client = CosmosClient::builder().build(account, routing).await?;
-    // Whichever instance comes first makes them; for the others it is fine that they exist.
-    let _ = client.create_database("scaling-example", None).await;
-    let database = client.database_client("scaling-example");
-    for (name, key) in [("events", "/key"), ("leases", "/id")] {
-        let properties = ContainerProperties::new(name, key.into());
-        let _ = database.create_container(properties, None).await;
-    }
+    let client = shared::connect().await?;
+    let containers = [("events", "/key"), ("leases", "/id")];
+    let database = shared::database(&client, "scaling-example", &containers).await;
 
     let processor = Processor::builder("counter")
         .monitored(&client, database.container_client("events", None).await?)

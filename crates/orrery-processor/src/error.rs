@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lease::FeedMode;
+use crate::pull::BadCursor;
 
 /// Boxed cause of an error.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -54,6 +55,8 @@ pub enum StartError {
     Locked(String),
     #[error("the leases cover the key space badly: {0}")]
     Tiling(String),
+    #[error("the unit cannot start at this cursor")]
+    Cursor(#[from] BadCursor),
 }
 
 /// A feed read that failed, by what to do about it.

@@ -1,7 +1,7 @@
 //! How far a unit is behind: read-only, from anywhere, with nothing but its name, its leases and its feed.
 //!
-//! For every lease one change is read after its position; the partition's newest LSN then says how many transactions wait,
-//! and the change's age since when. What cannot be known is said to be unknown, never zero: a lag that is silently zero has
+//! For every lease the first change after its position is asked for, without its item where the server can leave it out; the
+//! partition's newest LSN then says how many transactions wait, and the change's age since when. What cannot be known is said to be unknown, never zero: a lag that is silently zero has
 //! hidden more outages than any other number. Leases that share a partition share its LSNs, so their sum counts what lies
 //! between them more than once; a trend is worth more than a value.
 
@@ -12,15 +12,19 @@ use futures::StreamExt as _;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::error::{FeedError, StartError};
-use crate::feed::{FeedRead, FeedSource};
-use crate::lease::Lease;
+use crate::feed::{FeedPage, FeedRead, FeedSource};
+use crate::lease::{FeedMode, Lease};
 use crate::names::{UnitNames, check_processor_name};
 use crate::processor::{UnitListing, list_unit};
+use crate::range::EpkRange;
 use crate::start::Position;
 use crate::store::LeaseStore;
+use crate::token::{FeedToken, epoch};
 
 /// Leases asked about at the same time.
 const CONCURRENCY: usize = 16;
+/// Pages looked through for a lease's first change; each is a great many changes that are not for it.
+const PAGES_MAX: u32 = 16;
 
 /// Why a lag is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub enum Unknown {
     RangeGone,
     /// The position is older than what the container keeps.
     WindowExceeded,
+    /// A region took over by force between the position and the newest change: LSNs do not count transactions there.
+    Uncountable,
     /// The feed could not be read, or did not say where it stands.
     Unreadable,
 }
@@ -91,6 +97,21 @@ impl UnitLag {
 }
 
 /// Asks how far a unit is behind. One per unit is enough.
+///
+/// ```
+/// use orrery_processor::estimator::Estimator;
+/// use orrery_processor::store::MemoryLeases;
+/// use orrery_processor::testkit::ScriptedFeed;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let estimator = Estimator::new("order-printer", ScriptedFeed::new(1), MemoryLeases::new())?;
+/// let lag = estimator.snapshot().await?;
+/// // Nobody has made leases yet: nothing is known, which is not the same as nothing to do.
+/// assert_eq!((lag.transactions(), lag.signal()), (None, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Estimator {
     processor: String,
@@ -184,29 +205,14 @@ impl Estimator {
             lag.transactions = Err(Unknown::RangeGone);
             return (lag, 0.0);
         };
-        let read = FeedRead {
-            range: &range,
-            from: &Position::After(token.clone()),
-            mode: lease.feed_mode(),
-            items_max: Some(1),
-            wait: None,
-        };
-        match self.source.read(read).await {
-            Ok(page) => {
-                let first = page.changes.first().map(|change| &change.metadata);
-                lag.transactions = match (first, page.head_lsn) {
-                    (None, _) => Ok(0),
-                    (Some(first), Some(head)) => {
-                        let lsn = first.lsn.ok_or(Unknown::Unreadable);
-                        lsn.map(|lsn| (head + 1).saturating_sub(lsn))
-                    }
-                    (Some(_), None) => Err(Unknown::Unreadable),
+        match self.first_after(&range, token, lease.feed_mode()).await {
+            Ok((page, charge)) => {
+                lag.transactions = transactions(&page);
+                lag.waiting = match page.changes.first() {
+                    None if page.is_last => Some(Duration::ZERO),
+                    first => first.and_then(|first| age(first.metadata.committed_at_s, now_ms)),
                 };
-                lag.waiting = match first {
-                    None => Some(Duration::ZERO),
-                    Some(first) => age(first.committed_at_s, now_ms),
-                };
-                (lag, page.charge)
+                (lag, charge)
             }
             Err(error) => {
                 lag.transactions = Err(match error {
@@ -218,6 +224,51 @@ impl Estimator {
             }
         }
     }
+
+    /// The first change after a position, without its item where the server can leave it out, and what that cost.
+    async fn first_after(
+        &self,
+        range: &EpkRange,
+        token: &FeedToken,
+        mode: FeedMode,
+    ) -> Result<(FeedPage, f64), FeedError> {
+        let (mut from, mut charge) = (Position::After(token.clone()), 0.0);
+        for _ in 1..PAGES_MAX {
+            let page = self.probe(range, &from, mode).await?;
+            charge += page.charge;
+            let next = Position::After(page.token.clone());
+            if page.is_last || !page.changes.is_empty() || next == from {
+                return Ok((page, charge));
+            }
+            from = next;
+        }
+        let page = self.probe(range, &from, mode).await?;
+        charge += page.charge;
+        Ok((page, charge))
+    }
+
+    async fn probe(&self, range: &EpkRange, from: &Position, mode: FeedMode) -> Result<FeedPage, FeedError> {
+        let read = FeedRead {
+            items_max: Some(1),
+            facts_only: true,
+            ..FeedRead::new(range, from, mode)
+        };
+        self.source.read(read).await
+    }
+}
+
+/// How many transactions wait, by the first one and the newest.
+fn transactions(page: &FeedPage) -> Result<u64, Unknown> {
+    let first = match page.changes.first() {
+        None if page.is_last => return Ok(0),
+        None => page.token.lsn().map(|lsn| lsn + 1),
+        Some(first) => first.metadata.lsn,
+    };
+    let (first, head) = first.zip(page.head_lsn).ok_or(Unknown::Unreadable)?;
+    if epoch(first) < epoch(head) {
+        return Err(Unknown::Uncountable);
+    }
+    Ok((head + 1).saturating_sub(first))
 }
 
 /// By the server's clock on both ends.

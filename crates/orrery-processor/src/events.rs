@@ -76,6 +76,18 @@ pub enum Event {
         lease: String,
         running_for: Duration,
     },
+    /// The delegate asked for the same batch again, later.
+    BatchPostponed {
+        lease: String,
+        after: Duration,
+    },
+    /// The lease is held and not read any more, until it is reset or another process takes it.
+    Halted {
+        lease: String,
+        reason: String,
+    },
+    /// The delegate asked the host to stop.
+    StopRequested,
     /// A lease was cut because the partitions below it changed.
     Resharded {
         lease: String,
@@ -91,6 +103,26 @@ pub enum Event {
         lease: String,
         position: Option<String>,
         error: String,
+    },
+    /// The lease goes on behind changes that are lost: it stood at `lost_from`, and goes on after `lost_to`.
+    WindowSkipped {
+        lease: String,
+        lost_from: String,
+        lost_to: String,
+    },
+    /// Another region answers than before.
+    RegionChanged {
+        lease: String,
+        from: String,
+        to: String,
+    },
+    /// The feed goes on in the history of a region that took over by force: changes up to `before` that had not reached that
+    /// region are no longer part of it.
+    HistoryChanged {
+        lease: String,
+        before: String,
+        /// LSN of what comes next.
+        after: u64,
     },
     /// Another process started later under this host's name; this one stops.
     DuplicateInstance {

@@ -11,6 +11,36 @@
 //!
 //! Delivery is at least once, in order per partition key, without gaps. A change comes again after a crash, a lost lease, a
 //! failed attempt or a cut of its range, and not otherwise.
+//!
+//! A unit on a container in memory; `monitored` and `lease_container` take those of the SDK instead:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use orrery_processor::store::MemoryLeases;
+//! use orrery_processor::testkit::ScriptedFeed;
+//! use orrery_processor::{BatchContext, InstanceName, Processor, RawBatch, StartFrom};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let orders = ScriptedFeed::new(4);
+//! orders.put("ada", "order 1", serde_json::json!({"total": 42}));
+//! let processor = Processor::builder("order-printer")
+//!     .source(orders)
+//!     .leases(MemoryLeases::new())
+//!     .instance(InstanceName::auto())
+//!     .start_from(StartFrom::Beginning)
+//!     .build_raw(|batch: RawBatch, context: BatchContext| async move {
+//!         for change in batch.iter() {
+//!             println!("{} of {}", change.id().unwrap_or("?"), context.lease);
+//!         }
+//!         Ok::<_, std::io::Error>(())
+//!     })?;
+//! // A service calls `start` and later `stop`; a job works until nothing waits.
+//! processor.run_until_caught_up(Duration::from_secs(30)).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod balance;
 mod clock;
@@ -35,7 +65,7 @@ pub mod store;
 pub mod testkit;
 pub mod token;
 
-pub use delegate::{Batch, BatchContext, CheckpointError, ItemsFailed, RawBatch};
+pub use delegate::{Batch, BatchContext, CheckpointError, ItemFailure, Outcome, RawBatch};
 pub use events::{Event, Loss};
 pub use metrics::{LeaseChange, Metrics, NoMetrics};
 pub use names::InstanceName;
@@ -43,4 +73,5 @@ pub use processor::{
     Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseHealth, LeaseTiming, Poll, Processor, ProcessorBuilder, Running,
     Settings, Stopped, WindowPolicy,
 };
+pub use pull::Cursor;
 pub use start::{Position, StartFrom};

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::balance::{Liveness, Watch};
+use crate::balance::{Listing, Liveness, Watch};
 use crate::clock;
 use crate::error::{FeedError, StartError, StoreError};
-use crate::feed::{FeedRead, FeedSource};
+use crate::feed::{FeedSource, token_now};
 use crate::lease::{FeedMode, Lease, detect_foreign, import_foreign};
 use crate::names::{UnitNames, check_processor_name};
 use crate::processor::{UnitListing, list_unit, set_paused, tiling};
@@ -32,6 +32,8 @@ pub enum ResetTo {
     Start(StartFrom),
     /// One position for every lease; only for a feed whose partitions share their numbering, or a unit of one lease.
     Token(FeedToken),
+    /// Where a reader or a unit stood, range by range. A lease that spans several of its ranges goes to the earliest.
+    Cursor(Cursor),
 }
 
 /// A reset that did not happen.
@@ -43,6 +45,10 @@ pub enum ResetError {
     Mode,
     #[error("the lease {0} changes faster than it can be reset")]
     Contended(String),
+    #[error("the cursor does not say where the lease {0} should go")]
+    NotCovered(String),
+    #[error(transparent)]
+    Cursor(#[from] BadCursor),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
@@ -54,9 +60,29 @@ pub enum ResetError {
 pub struct LeaseStatus {
     pub lease: Lease,
     pub liveness: Liveness,
+    /// Since its document was last written, by the server's clock: a live owner renews it.
+    pub age: Option<Duration>,
 }
 
 /// A unit from outside.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use orrery_processor::operations::{Operations, ResetTo};
+/// use orrery_processor::store::MemoryLeases;
+/// use orrery_processor::testkit::ScriptedFeed;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let expiry = Duration::from_secs(60);
+/// let unit = Operations::open("order-printer", ScriptedFeed::new(1), MemoryLeases::new(), expiry).await?;
+/// unit.set_paused(true).await?;
+/// let n_leases = unit.reset(&ResetTo::Now, false).await?;
+/// assert_eq!(n_leases, 0, "nobody has started it yet");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Operations {
     names: UnitNames,
@@ -100,9 +126,12 @@ impl Operations {
         let UnitListing { listing, paused, .. } = list_unit(self.store.as_ref(), &self.names).await?;
         let mut watch = Watch::default();
         watch.note(&listing, Duration::ZERO);
+        let now = listing.server_now_ms.map(Duration::from_millis);
+        let age = |lease: &Lease| Some(now?.saturating_sub(Duration::from_secs(lease.written_at_s?)));
         let status = |lease: &Lease| LeaseStatus {
             lease: lease.clone(),
             liveness: watch.liveness(lease, &listing, Duration::ZERO, self.expiry),
+            age: age(lease),
         };
         Ok((listing.leases.iter().map(status).collect(), paused))
     }
@@ -129,6 +158,9 @@ impl Operations {
         if !live.is_empty() && !from_running {
             return Err(ResetError::Running(live));
         }
+        if let ResetTo::Cursor(cursor) = to {
+            self.check_cursor(cursor, leases.first()).await?;
+        }
         let n_leases = leases.len();
         for LeaseStatus { lease, .. } in leases {
             self.reset_one(lease, to).await?;
@@ -141,6 +173,12 @@ impl Operations {
         let position = match to {
             ResetTo::Now | ResetTo::Start(StartFrom::Now) => Ok(self.now(&lease).await?),
             ResetTo::Token(token) => Ok(token.clone()),
+            ResetTo::Cursor(cursor) => match place_of(&lease, cursor)? {
+                Position::After(token) => Ok(token),
+                Position::From(StartFrom::Now) => Ok(self.now(&lease).await?),
+                Position::From(_) if all_versions => return Err(ResetError::Mode),
+                Position::From(start) => Err(start.to_text()),
+            },
             ResetTo::Start(_) if all_versions => return Err(ResetError::Mode),
             ResetTo::Start(start) => Err(start.to_text()),
         };
@@ -161,16 +199,20 @@ impl Operations {
         Err(ResetError::Contended(lease.token))
     }
 
+    async fn check_cursor(&self, cursor: &Cursor, lease: Option<&LeaseStatus>) -> Result<(), ResetError> {
+        let described = self.source.describe().await.map_err(StartError::from)?;
+        if cursor.container_rid() != described.identity.container_rid {
+            return Err(BadCursor::OtherContainer.into());
+        }
+        match lease {
+            Some(status) if status.lease.feed_mode() != cursor.mode() => Err(BadCursor::OtherMode.into()),
+            _ => Ok(()),
+        }
+    }
+
     async fn now(&self, lease: &Lease) -> Result<FeedToken, StartError> {
         let range = lease.range.clone().unwrap_or_else(EpkRange::full);
-        let read = FeedRead {
-            range: &range,
-            from: &Position::From(StartFrom::Now),
-            mode: lease.feed_mode(),
-            items_max: None,
-            wait: None,
-        };
-        Ok(self.source.read(read).await?.token)
+        Ok(token_now(self.source.as_ref(), &range, lease.feed_mode()).await?)
     }
 
     /// Creates this unit's leases from documents of another processor, at the positions they say. Leases that exist stay as
@@ -214,22 +256,13 @@ impl Operations {
         Ok(n_created)
     }
 
-    /// Where the unit stands, for a reader that pulls.
+    /// Where the unit stands: to be kept, to go on from as a reader, to start another unit at, to come back to.
     pub async fn cursor(&self) -> Result<Cursor, PullError> {
-        let (statuses, _) = self.status().await.map_err(FeedError::from)?;
-        let mode = statuses
-            .first()
-            .map(|status| status.lease.feed_mode())
-            .unwrap_or_default();
-        let mut parts = Vec::new();
-        for LeaseStatus { lease, .. } in statuses.into_iter().filter(|status| !status.lease.is_retired()) {
-            let start = lease.start().and_then(StartFrom::parse).map(Position::From);
-            let position = lease.continuation.map(Position::After).or(start);
-            let range = lease.range.ok_or(BadCursor::NotRanges)?;
-            parts.push((range, position.ok_or(BadCursor::NoPosition)?));
-        }
+        let listed = list_unit(self.store.as_ref(), &self.names)
+            .await
+            .map_err(FeedError::from)?;
         let rid = self.source.describe().await?.identity.container_rid;
-        Ok(Cursor::of(rid, mode, parts)?)
+        Ok(cursor_of(rid, &listed.listing)?)
     }
 
     /// Creates the leases of a unit that has none yet, where a reader that pulled stands. How many were created comes back.
@@ -239,18 +272,33 @@ impl Operations {
         }
         let lease = |(range, position): (&EpkRange, &Position)| {
             let id = self.names.lease(&range.to_string());
-            let lease = Lease::for_range(id, range.clone(), cursor.mode());
-            match position {
-                Position::After(token) => Lease {
-                    continuation: Some(token.clone()),
-                    ..lease
-                },
-                Position::From(start) => lease.with_start(start.to_text()),
-            }
+            Lease::for_range(id, range.clone(), cursor.mode()).at(position)
         };
         let leases = cursor.ranges().map(lease).collect();
         Ok(self.create(leases).await.map_err(FeedError::from)?)
     }
+}
+
+fn place_of(lease: &Lease, cursor: &Cursor) -> Result<Position, ResetError> {
+    let place = lease.range.as_ref().and_then(|range| cursor.position_of(range));
+    place.ok_or_else(|| ResetError::NotCovered(lease.token.clone()))
+}
+
+/// The positions of a unit's leases. A lease that is being cut stands for what has no lease of its own yet.
+pub(crate) fn cursor_of(container_rid: String, listing: &Listing) -> Result<Cursor, BadCursor> {
+    let mode = listing.leases.first().map(Lease::feed_mode).unwrap_or_default();
+    let mut parts = Vec::new();
+    for lease in &listing.leases {
+        let range = lease.range.clone().ok_or(BadCursor::NotRanges)?;
+        let position = lease.position().ok_or(BadCursor::NoPosition)?;
+        let others = listing.leases.iter().filter(|other| !other.is_retired());
+        let ranges = match lease.is_retired() {
+            true => range.without(others.filter_map(|other| other.range.as_ref())),
+            false => vec![range],
+        };
+        parts.extend(ranges.into_iter().map(|range| (range, position.clone())));
+    }
+    Cursor::of(container_rid, mode, parts)
 }
 
 /// Units that have leases in a store: the prefix of their ids, with the number of leases and the owners.

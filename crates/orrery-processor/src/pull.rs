@@ -20,7 +20,32 @@ use crate::range::EpkRange;
 use crate::start::{Position, StartFrom};
 use crate::token::FeedToken;
 
-/// A position within a container's feed.
+/// A position within a container's feed, as a value: to keep, to share among workers, to start a unit at.
+///
+/// ```
+/// use orrery_processor::lease::FeedMode;
+/// use orrery_processor::pull::{Cursor, Puller};
+/// use orrery_processor::range::EpkRange;
+/// use orrery_processor::testkit::ScriptedFeed;
+/// use orrery_processor::StartFrom;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (orders, mode) = (ScriptedFeed::new(2), FeedMode::LatestVersion);
+/// orders.put("ada", "order 1", serde_json::json!(42));
+/// let mut puller = Puller::start(orders.clone(), EpkRange::full(), StartFrom::Beginning, mode).await?;
+/// while let Some(page) = puller.next().await? {
+///     assert_eq!(page.changes.len(), 1);
+/// }
+/// let kept: String = puller.cursor().to_text();
+///
+/// orders.put("bob", "order 2", serde_json::json!(43));
+/// let mut puller = Puller::resume(orders, Cursor::parse(&kept)?, mode).await?;
+/// let page = puller.next().await?.expect("only what is new");
+/// assert_eq!(page.changes[0].id(), Some("order 2"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     container_rid: String,
@@ -96,6 +121,18 @@ impl Cursor {
     /// The ranges and where each stands.
     pub fn ranges(&self) -> impl Iterator<Item = (&EpkRange, &Position)> {
         self.parts.iter().map(|part| (&part.range, &part.position))
+    }
+
+    /// Where a reader of one range begins, so that it misses nothing that a reader from this cursor would see. The earliest
+    /// of several positions, where it spans them; nothing if the cursor does not cover the range.
+    pub fn position_of(&self, range: &EpkRange) -> Option<Position> {
+        let overlapping = self.parts.iter().filter(|part| part.range.overlaps(range));
+        if !range.without(overlapping.clone().map(|part| &part.range)).is_empty() {
+            return None;
+        }
+        let mut positions = overlapping.map(|part| part.position.clone());
+        let first = positions.next()?;
+        positions.try_fold(first, earlier)
     }
 
     pub fn container_rid(&self) -> &str {
@@ -212,6 +249,23 @@ impl Cursor {
     }
 }
 
+/// The earlier of two positions, where that can be told.
+fn earlier(one: Position, other: Position) -> Option<Position> {
+    match (&one, &other) {
+        _ if one == other => Some(one),
+        (Position::From(StartFrom::Beginning), _) => Some(one),
+        (_, Position::From(StartFrom::Beginning)) => Some(other),
+        (Position::After(left), Position::After(right)) => {
+            let is_left = left.lsn()? <= right.lsn()?;
+            Some(if is_left { one } else { other })
+        }
+        (Position::From(StartFrom::Time(left)), Position::From(StartFrom::Time(right))) => {
+            Some(if left <= right { one } else { other })
+        }
+        _ => None,
+    }
+}
+
 /// A page of one of a cursor's ranges.
 #[derive(Clone, Debug)]
 pub struct PulledPage {
@@ -301,8 +355,11 @@ impl Puller {
         while !self.is_caught_up() {
             let index = self.next % self.cursor.parts.len();
             match self.read(index).await {
-                Ok(page) => {
+                Ok((page, goes_on)) => {
                     n_gone = 0;
+                    if page.changes.is_empty() && goes_on {
+                        continue;
+                    }
                     self.next = index + 1;
                     if !page.changes.is_empty() {
                         return Ok(Some(page));
@@ -319,23 +376,24 @@ impl Puller {
         Ok(None)
     }
 
-    async fn read(&mut self, index: usize) -> Result<PulledPage, FeedError> {
+    /// The next page of a part, and whether there may be more of it right away.
+    async fn read(&mut self, index: usize) -> Result<(PulledPage, bool), FeedError> {
         let part = &self.cursor.parts[index];
         let read = FeedRead {
-            range: &part.range,
-            from: &part.position,
-            mode: self.cursor.mode,
             items_max: self.items_max,
-            wait: None,
+            ..FeedRead::new(&part.range, &part.position, self.cursor.mode)
         };
         let page = self.source.read(read).await?;
         let range = part.range.clone();
-        self.cursor.parts[index].position = Position::After(page.token);
-        Ok(PulledPage {
+        let before = std::mem::replace(&mut self.cursor.parts[index].position, Position::After(page.token));
+        // A page may be empty although there is more to look through; then it got further.
+        let goes_on = !page.is_last && before != self.cursor.parts[index].position;
+        let pulled = PulledPage {
             range,
             changes: page.changes,
             charge: page.charge,
-        })
+        };
+        Ok((pulled, goes_on))
     }
 
     /// Cuts ranges at the partitions' bounds, so that each lies within one.

@@ -60,6 +60,7 @@ pub struct Delivery {
     /// Slices still to deliver, the next one last.
     pending: Vec<Range<usize>>,
     n_failed: u32,
+    n_postponed: u32,
     n_items: usize,
     gives_up: bool,
 }
@@ -75,6 +76,7 @@ impl Delivery {
         let mut delivery = Delivery {
             pending: Vec::new(),
             n_failed: 0,
+            n_postponed: 0,
             n_items: items.len(),
             gives_up,
         };
@@ -106,10 +108,25 @@ impl Delivery {
         self.n_failed
     }
 
+    /// Calls with the current slice so far, with those that asked to come again.
+    pub fn n_calls(&self) -> u32 {
+        self.n_failed.saturating_add(self.n_postponed)
+    }
+
+    /// The current slice is to come again, without having failed.
+    pub fn postponed(&mut self) {
+        self.n_postponed = self.n_postponed.saturating_add(1);
+    }
+
     /// The current slice is done.
     pub fn succeeded(&mut self) {
         self.pending.pop();
-        self.n_failed = 0;
+        self.begin();
+    }
+
+    /// Nothing has been tried with the slice that is current now.
+    fn begin(&mut self) {
+        (self.n_failed, self.n_postponed) = (0, 0);
     }
 
     /// Items that are neither delivered nor given up, by their index in the batch, in order.
@@ -128,7 +145,7 @@ impl Delivery {
             .rev()
             .filter(|index| failed.contains(index))
             .for_each(|index| self.push(index..index + 1));
-        self.n_failed = 0;
+        self.begin();
     }
 
     /// Items, by their index in the batch, need no further attempt: they are given up, or wait behind one that is.
@@ -141,7 +158,7 @@ impl Delivery {
             }
             self.push(slice.start..end);
         }
-        self.n_failed = 0;
+        self.begin();
     }
 
     pub fn failed(&mut self, policy: &RetryPolicy, jitter: f64) -> AfterFailure {
@@ -161,7 +178,7 @@ impl Delivery {
             return AfterFailure::Retry { after };
         }
         self.pending.pop();
-        self.n_failed = 0;
+        self.begin();
         if slice.len() == 1 {
             return AfterFailure::GiveUp { index: slice.start };
         }

@@ -41,6 +41,11 @@ impl FeedToken {
     }
 }
 
+/// Which history an LSN is of: where a region takes over by force, LSNs go on at the next multiple of 2^32.
+pub fn epoch(lsn: u64) -> u64 {
+    lsn >> 32
+}
+
 impl fmt::Debug for FeedToken {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)

@@ -11,8 +11,8 @@ use http::HeaderMap;
 use orrery_model::{Error, Result, Status};
 use orrery_node::Request;
 use orrery_node::api::{
-    ChangeFeedRead, Changes, ContainerRef, FeedMode, FeedStart, FeedTarget, Operation, Options, Outcome, Principal,
-    Selector,
+    ChangeFeedRead, Changes, ContainerRef, FeedMode, FeedStart, FeedTarget, FromHistory, Operation, Options, Outcome,
+    Principal, Selector,
 };
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
@@ -65,7 +65,8 @@ pub(super) fn wanted(query: Option<&str>, headers: &HeaderMap) -> Result<ChangeF
         n_items_max: Some(CHANGES_PER_PAGE),
         filter,
         wait_ms: 0,
-        from_history: true,
+        from_history: FromHistory::Yes,
+        facts_only: false,
         lasting_tag: true,
     })
 }

@@ -23,7 +23,8 @@ pub(super) fn decode(container: ContainerRef, mode: FeedMode, call: Call<'_>) ->
         n_items_max: headers.page()?.n_items_max,
         filter: headers.text(&names::FEED_FILTER)?.map(str::to_owned),
         wait_ms: headers.feed_wait_ms()?,
-        from_history: headers.flag(&names::FEED_FROM_HISTORY),
+        from_history: headers.feed_from_history()?,
+        facts_only: headers.flag(&names::FEED_FACTS_ONLY),
         lasting_tag: false,
     };
     let enveloped = headers.text(&names::CHANGE_FEED_WIRE_FORMAT)?.is_some();
@@ -74,6 +75,7 @@ fn put_envelope(out: &mut BytesMut, change: &Change) {
     match &change.version {
         None => put_with_lsn(out, &change.current, change),
         Some(version) if version.kind == ChangeKind::Delete => out.put_slice(b"{}"),
+        Some(_) if change.current.is_empty() => out.put_slice(b"{}"),
         Some(_) => out.put_slice(&change.current),
     }
     if let Some(version) = change.version.as_ref().filter(|version| !version.previous.is_empty()) {
@@ -95,20 +97,31 @@ fn put_bare(out: &mut BytesMut, change: &Change) {
     } else {
         &change.current
     };
-    out.put_slice(item.strip_suffix(b"}").unwrap_or(item));
-    out.put_slice(b",\"_lsn\":");
-    put_number(out, change.lsn.0);
+    put_lsn(out, item, change);
     out.put_slice(b",\"_metadata\":");
     put_metadata(out, change);
     out.put_u8(b'}');
 }
 
-/// The item with its position. Stored items end with their system properties, so there is always a member before.
+/// The item with its position.
 fn put_with_lsn(out: &mut BytesMut, item: &[u8], change: &Change) {
-    out.put_slice(item.strip_suffix(b"}").unwrap_or(item));
-    out.put_slice(b",\"_lsn\":");
-    put_number(out, change.lsn.0);
+    put_lsn(out, item, change);
     out.put_u8(b'}');
+}
+
+/// The same, still open at its end.
+fn put_lsn(out: &mut BytesMut, item: &[u8], change: &Change) {
+    match item.strip_suffix(b"}") {
+        // Stored items end with their system properties, so there is a member before.
+        Some(members) if members.len() > 1 => {
+            out.put_slice(members);
+            out.put_u8(b',');
+        }
+        // The item was left out.
+        _ => out.put_u8(b'{'),
+    }
+    out.put_slice(b"\"_lsn\":");
+    put_number(out, change.lsn.0);
 }
 
 fn put_metadata(out: &mut BytesMut, change: &Change) {

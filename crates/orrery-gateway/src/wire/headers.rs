@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use orrery_model::etag::Precondition;
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Epk, Error, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
-use orrery_node::api::{Consistency, FeedMode, FeedStart, FeedTarget, Options, Page};
+use orrery_node::api::{Consistency, FeedMode, FeedStart, FeedTarget, FromHistory, Options, Page};
 
 pub mod names;
 
@@ -203,6 +203,17 @@ impl<'a> Headers<'a> {
             .parsed(&name::FEED_WAIT_MS, |text| text.parse::<u32>().ok())?
             .unwrap_or(0)
             .into())
+    }
+
+    /// Where a reader of all versions may begin, beyond what the service allows.
+    pub fn feed_from_history(&self) -> Result<FromHistory> {
+        let read = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "true" => Some(FromHistory::Yes),
+            "oldest" => Some(FromHistory::Oldest),
+            "false" => Some(FromHistory::No),
+            _ => None,
+        };
+        Ok(self.parsed(&name::FEED_FROM_HISTORY, read)?.unwrap_or_default())
     }
 
     /// Seconds since 1970. The first moment there is stands for the beginning of time.

@@ -12,7 +12,8 @@ use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
 
 use crate::api::{
-    ChangeFeedRead, Changes, Facts, Failure, FeedMode, FeedStart, HeadFacts, Options, Outcome, Principal, Reply,
+    ChangeFeedRead, Changes, Facts, Failure, FeedMode, FeedStart, FromHistory, HeadFacts, Options, Outcome, Principal,
+    Reply,
 };
 use crate::authorize;
 use crate::catalogue::ContainerEntry;
@@ -139,10 +140,12 @@ fn check_mode(container: &ContainerEntry, request: &ChangeFeedRead) -> Result<()
         ));
     }
     match request.start {
-        FeedStart::Beginning | FeedStart::Time(_) if !request.from_history => Err(Error::bad_request(
-            "The change feed of all versions and deletes starts now or from a continuation, neither from the beginning nor \
+        FeedStart::Beginning | FeedStart::Time(_) if request.from_history == FromHistory::No => {
+            Err(Error::bad_request(
+                "The change feed of all versions and deletes starts now or from a continuation, neither from the beginning nor \
              from a point in time.",
-        )),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -253,6 +256,8 @@ impl Reader<'_> {
                 .unwrap_or(PAGE_CHANGES_DEFAULT)
                 .clamp(1, PAGE_CHANGES_MAX),
             filter: self.filter.map(Arc::clone),
+            skips_lost: self.request.from_history == FromHistory::Oldest,
+            facts_only: self.request.facts_only,
         }
     }
 

@@ -42,6 +42,10 @@ pub struct Scan {
     pub now: Timestamp,
     pub n_changes_max: usize,
     pub filter: Option<Arc<Filter>>,
+    /// A reader whose next versions are gone goes on at the oldest that is kept.
+    pub skips_lost: bool,
+    /// Items are left out.
+    pub facts_only: bool,
 }
 
 /// What was found.
@@ -88,6 +92,8 @@ struct Start {
     window: Timestamp,
     /// Meeting one of those means that the reader has missed some.
     must_be_in_window: bool,
+    /// Those are passed over.
+    skips_old: bool,
 }
 
 impl Scan {
@@ -174,6 +180,7 @@ impl Scan {
             newer_than,
             window: Timestamp(0),
             must_be_in_window: false,
+            skips_old: matches!(self.from, From::Beginning),
         }
     }
 
@@ -185,19 +192,26 @@ impl Scan {
             From::Time(seconds) => seconds < floor.at.seconds() || seconds < window.seconds(),
             From::Beginning | From::Now => false,
         };
-        if vanished {
-            return Err(outside_window());
+        let start = self.start(floor.lsn);
+        match self.from {
+            From::After(lsn) if self.skips_lost => Ok(Start {
+                after: lsn.max(floor.lsn),
+                window,
+                skips_old: true,
+                ..start
+            }),
+            _ if vanished => Err(outside_window()),
+            _ => Ok(Start {
+                window,
+                must_be_in_window: matches!(self.from, From::After(_)),
+                ..start
+            }),
         }
-        Ok(Start {
-            window,
-            must_be_in_window: matches!(self.from, From::After(_)),
-            ..self.start(floor.lsn)
-        })
     }
 
     /// Where the item is that an entry needs, if the reader may want it.
     fn place(&self, newer_than: Option<u64>, key: &[u8], value: &[u8]) -> Result<Option<Bytes>> {
-        if self.mode == FeedMode::AllVersions {
+        if self.mode == FeedMode::AllVersions || self.is_told_by_order() {
             return Ok(None);
         }
         let form = EpkForm::of(self.container.definition.partition_key());
@@ -210,13 +224,23 @@ impl Scan {
     /// The change of an entry, if the reader wants it.
     fn change(&self, start: &mut Start, lsn: Lsn, entry: Entry) -> Result<Option<Change>> {
         let change = match self.mode {
+            FeedMode::LatestVersions if self.is_told_by_order() => self.told_by_order(start, lsn, &entry.value)?,
             FeedMode::LatestVersions => self.latest(lsn, entry)?,
             FeedMode::AllVersions => self.kept(start, lsn, &entry.value)?,
         };
-        match (change, &self.filter) {
-            (Some(change), Some(filter)) => Ok(filter.holds(&change)?.then_some(change)),
-            (change, _) => Ok(change),
+        let Some(mut change) = change else { return Ok(None) };
+        if let Some(filter) = &self.filter
+            && !filter.holds(&change)?
+        {
+            return Ok(None);
         }
+        if self.facts_only {
+            change.current = Bytes::new();
+            if let Some(version) = &mut change.version {
+                version.previous = Bytes::new();
+            }
+        }
+        Ok(Some(change))
     }
 
     fn latest(&self, lsn: Lsn, entry: Entry) -> Result<Option<Change>> {
@@ -236,6 +260,23 @@ impl Scan {
         }))
     }
 
+    /// Whether the order of changes says everything that is asked for, without a look at the items.
+    fn is_told_by_order(&self) -> bool {
+        self.facts_only && self.filter.is_none() && self.container.definition.default_ttl().is_none()
+    }
+
+    fn told_by_order(&self, start: &Start, lsn: Lsn, value: &[u8]) -> Result<Option<Change>> {
+        let form = EpkForm::of(self.container.definition.partition_key());
+        let (epk, ts) = keys::read_change_pointer(form, value).ok_or_else(malformed)?;
+        let is_wanted = self.range.contains(&epk) && start.newer_than.is_none_or(|time| ts > time);
+        Ok(is_wanted.then(|| Change {
+            lsn,
+            at: ts,
+            current: Bytes::new(),
+            version: None,
+        }))
+    }
+
     fn kept(&self, start: &mut Start, lsn: Lsn, value: &Bytes) -> Result<Option<Change>> {
         let form = EpkForm::of(self.container.definition.partition_key());
         let (epk, version) = Version::decode(form, value).map_err(unreadable)?;
@@ -247,7 +288,7 @@ impl Scan {
             if std::mem::take(&mut start.must_be_in_window) {
                 return Err(outside_window());
             }
-            if matches!(self.from, From::Beginning) {
+            if start.skips_old {
                 return Ok(None);
             }
         }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use orrery_model::json::{self, Value};
 use orrery_node::api::{
-    Change, ChangeFeedRead, ChangeKind, FeedMode, FeedStart, FeedTarget, ItemSelector, ItemVerb, Operation, Outcome,
+    Change, ChangeFeedRead, ChangeKind, FeedMode, FeedStart, FeedTarget, FromHistory, ItemSelector, ItemVerb,
+    Operation, Outcome,
 };
 use proptest::prelude::*;
 
@@ -75,7 +76,8 @@ impl Reader {
             n_items_max: Some(3),
             filter: None,
             wait_ms: 0,
-            from_history: false,
+            from_history: FromHistory::No,
+            facts_only: false,
             lasting_tag: true,
         };
         match world.execute(Operation::ChangeFeed(read)).await.unwrap().outcome {

@@ -88,6 +88,8 @@ pub enum LeaseAction {
     HandOver { id: String, to: HostMark },
     /// Remove a request of ours that is fulfilled or no longer makes sense.
     Withdraw { token: String },
+    /// A lease that we read is somebody else's, or gone: find out now instead of at the next renewal.
+    Check { id: String },
     /// A later process has our name: stop everything.
     StopForNamesake { id: String },
 }
@@ -109,8 +111,9 @@ pub fn balance(
         return actions;
     }
     view.adopt(running, &mut actions);
+    view.check(running, &mut actions);
     let mut shares = view.shares();
-    let n_taken = view.take_free(&mut shares, &mut actions);
+    let n_taken = view.take_free(running, &mut shares, &mut actions);
     view.rebalance(&mut shares, n_taken, &mut actions);
     view.give(running, &mut actions);
     actions
@@ -181,6 +184,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Leases that we read although they are not ours any more: an operator moved them, or another host took them.
+    fn check(&self, running: &BTreeSet<String>, actions: &mut Vec<LeaseAction>) {
+        let mine = |id: &&String| {
+            let mut leases = self.listing.leases.iter();
+            leases.any(|lease| lease.id == **id && self.is_mine(lease))
+        };
+        let lost = running.iter().filter(|id| !mine(id));
+        actions.extend(lost.map(|id| LeaseAction::Check { id: id.clone() }));
+    }
+
     fn shares(&self) -> Shares<'a> {
         let owned = self
             .listing
@@ -198,10 +211,11 @@ impl<'a> View<'a> {
         shares.target().min(most).max(self.settings.leases_min)
     }
 
-    fn take_free(&self, shares: &mut Shares<'a>, actions: &mut Vec<LeaseAction>) -> usize {
+    fn take_free(&self, running: &BTreeSet<String>, shares: &mut Shares<'a>, actions: &mut Vec<LeaseAction>) -> usize {
         let need = self.target(shares).saturating_sub(shares.of(&self.me.name));
         let mut free: Vec<&Lease> = self.listing.leases.iter().collect();
-        free.retain(|lease| self.is_free(lease) && !self.is_mine(lease));
+        // One that we still read has to be let go first, or it would be read twice.
+        free.retain(|lease| self.is_free(lease) && !self.is_mine(lease) && !running.contains(&lease.id));
         self.in_our_order(&mut free);
         let taken = free.into_iter().take(need.min(self.settings.takes_per_cycle));
         let mut n_taken = 0;

@@ -194,6 +194,25 @@ fn leases_left_by_a_process_of_our_name_are_adopted_at_once() {
 }
 
 #[test]
+fn a_lease_that_was_taken_from_us_is_let_go_before_it_is_taken_again() {
+    let mut case = Case::new(vec![lease(0, None), lease(1, None)]);
+    let check = |n: usize| LeaseAction::Check { id: format!("u..{n}") };
+    let actions = case.decide(&["u..0", "u..7"]);
+    assert!(
+        actions.contains(&check(0)) && actions.contains(&check(7)),
+        "{actions:?}"
+    );
+    let taken: Vec<&LeaseAction> = actions
+        .iter()
+        .filter(|action| matches!(action, LeaseAction::Take { .. }))
+        .collect();
+    assert!(
+        matches!(taken.as_slice(), [LeaseAction::Take { id, .. }] if id == "u..1"),
+        "{taken:?}"
+    );
+}
+
+#[test]
 fn a_later_process_of_our_name_stops_us() {
     let mut later = mark("me");
     later.incarnation.started_ms = 9;

@@ -168,6 +168,15 @@ impl World {
             LeaseAction::Withdraw { token } => {
                 self.wants.remove(&token);
             }
+            LeaseAction::Check { id } => {
+                let lost = self
+                    .leases
+                    .get(&id)
+                    .is_none_or(|lease| judge(lease, mark) != Conflict::StillMine);
+                if lost {
+                    self.hosts[n].running.remove(&id);
+                }
+            }
             LeaseAction::StopForNamesake { .. } => panic!("names are unique here"),
         }
     }

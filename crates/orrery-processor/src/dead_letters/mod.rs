@@ -19,6 +19,7 @@ pub use replay::{Replay, ReplayError, replay};
 
 use crate::error::StoreError;
 use crate::feed::{Change, ChangeMetadata, Operation};
+use crate::range::EpkRange;
 
 /// One change that was not handled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct DeadLetter {
     /// Resource id of the monitored container.
     pub source: String,
     pub lease_token: String,
+    /// Keys that the lease covered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<EpkRange>,
     /// The item's partition key as JSON text.
     pub key: String,
     pub item_id: Option<String>,
@@ -37,8 +41,12 @@ pub struct DeadLetter {
     pub operation: Option<String>,
     /// Not tried at all: an earlier change of its key was dead-lettered.
     pub parked: bool,
+    /// Failed calls of the delegate that had it in their batch.
     pub attempts: u32,
-    /// The host's clock, RFC 3339.
+    /// When the first of them failed, by the host's clock, RFC 3339. Absent where nothing was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failed_at: Option<String>,
+    /// When it was given up.
     pub failed_at: String,
     pub error: String,
     pub current: Option<Value>,

@@ -30,6 +30,22 @@ pub struct ReplayError {
 }
 
 /// Gives a processor's letters for which `wanted` says yes to `handle`, until none is left that can be handled.
+///
+/// ```
+/// use orrery_processor::dead_letters::{MemoryDeadLetters, replay};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let letters = MemoryDeadLetters::default();
+/// let done = replay(&letters, "invoices", |letter| letter.error.contains("timeout"), |letter| async move {
+///     println!("again: {:?}", letter.change().id());
+///     Ok::<_, std::io::Error>(())
+/// })
+/// .await?;
+/// assert_eq!((done.handled, done.failed.len()), (0, 0));
+/// # Ok(())
+/// # }
+/// ```
 pub async fn replay<R, E>(
     store: &dyn DeadLetterStore,
     processor: &str,
@@ -86,6 +102,7 @@ mod tests {
             processor: "p".into(),
             source: "c".into(),
             lease_token: "-FF".into(),
+            range: None,
             key: key.into(),
             item_id: None,
             lsn: Some(lsn),
@@ -93,6 +110,7 @@ mod tests {
             operation: None,
             parked: false,
             attempts: 1,
+            first_failed_at: None,
             failed_at: String::new(),
             error: String::new(),
             current: None,

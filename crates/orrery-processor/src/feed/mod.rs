@@ -19,7 +19,7 @@ use crate::lease::FeedMode;
 use crate::names::SourceIdentity;
 use crate::range::EpkRange;
 use crate::reshard::Partition;
-use crate::start::Position;
+use crate::start::{Position, StartFrom};
 use crate::token::FeedToken;
 
 /// What a source says of itself.
@@ -40,18 +40,50 @@ pub struct FeedRead<'a> {
     pub items_max: Option<u32>,
     /// How long the server may hold an answer back until something changes.
     pub wait: Option<Duration>,
+    /// Items may be left out, as far as the server can: only the facts about the changes are asked for.
+    pub facts_only: bool,
+    /// Go on at the oldest change that is kept, if the position is older than that and the server can.
+    pub from_oldest: bool,
 }
 
-/// One answer; without changes when the reader has caught up.
+impl<'a> FeedRead<'a> {
+    /// A read without further wishes.
+    pub fn new(range: &'a EpkRange, from: &'a Position, mode: FeedMode) -> FeedRead<'a> {
+        FeedRead {
+            range,
+            from,
+            mode,
+            items_max: None,
+            wait: None,
+            facts_only: false,
+            from_oldest: false,
+        }
+    }
+}
+
+/// One answer.
 #[derive(Clone, Debug)]
 pub struct FeedPage {
     pub changes: Vec<Change>,
+    /// Nothing more was there. A page may be empty before that, when a server has looked through much that is not for this
+    /// reader.
+    pub is_last: bool,
     /// Where to read on.
     pub token: FeedToken,
     /// Request units.
     pub charge: f64,
     /// The partition's newest LSN when it answered.
     pub head_lsn: Option<u64>,
+    pub session: Option<String>,
+    pub activity_id: Option<String>,
+    /// Region that answered, where the account says so.
+    pub region: Option<String>,
+}
+
+/// The token of this moment: what changes later comes after it.
+pub async fn token_now(source: &dyn FeedSource, range: &EpkRange, mode: FeedMode) -> Result<FeedToken, FeedError> {
+    let now = Position::From(StartFrom::Now);
+    Ok(source.read(FeedRead::new(range, &now, mode)).await?.token)
 }
 
 /// A container's change feed.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use azure_core::http::StatusCode;
 use azure_core::http::headers::{HeaderName, HeaderValue};
 use azure_data_cosmos::CosmosError;
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
@@ -31,8 +32,11 @@ use crate::range::EpkRange;
 use crate::reshard::Partition;
 use crate::start::{Position, StartFrom};
 
-/// Asks an Orrery server to hold an empty answer back until something changes. Other servers ignore it.
+/// Wishes that an Orrery server fulfils and others ignore: to hold an empty answer back until something changes, to leave
+/// items out, to go on at the oldest change that is kept.
 const WAIT: HeaderName = HeaderName::from_static("x-orrery-feed-wait-ms");
+const FACTS_ONLY: HeaderName = HeaderName::from_static("x-orrery-feed-facts-only");
+const FROM_HISTORY: HeaderName = HeaderName::from_static("x-orrery-feed-from-history");
 
 /// A monitored container.
 pub struct SdkFeed {
@@ -117,10 +121,20 @@ impl SdkFeed {
         let [(_, Some(token))] = intervals.as_slice() else {
             return Err(FeedError::Gone);
         };
+        let diagnostics = page.diagnostics();
+        let headers = page.headers();
         Ok(FeedPage {
             token: token.clone(),
-            charge: page.headers().request_charge().map_or(0.0, |charge| charge.value()),
-            head_lsn: head_lsn(page.headers()),
+            is_last: diagnostics
+                .effective_status()
+                .is_none_or(|status| status.status_code() == StatusCode::NotModified),
+            charge: headers.request_charge().map_or(0.0, |charge| charge.value()),
+            head_lsn: head_lsn(headers),
+            session: headers
+                .session_token()
+                .map(|token| AsRef::<str>::as_ref(token).to_owned()),
+            activity_id: headers.activity_id().map(|id| id.to_string()),
+            region: diagnostics.responded_regions().last().map(|region| region.to_string()),
             changes: page.into_items().into_iter().map(change).collect(),
         })
     }
@@ -179,10 +193,10 @@ fn request(rid: &str, read: &FeedRead<'_>) -> (ChangeFeedStartFrom, ChangeFeedOp
     if let Some(limit) = read.items_max.and_then(NonZeroU32::new) {
         options = options.with_max_item_count(MaxItemCountHint::Limit(limit));
     }
-    if let Some(wait) = read.wait {
-        let headers = HashMap::from([(WAIT, HeaderValue::from(wait.as_millis().to_string()))]);
+    let wishes = wishes(read);
+    if !wishes.is_empty() {
         let mut operation = OperationOptions::default();
-        operation.custom_headers = Some(headers);
+        operation.custom_headers = Some(wishes);
         options = options.with_operation_options(operation);
     }
     let start = match read.from {
@@ -196,6 +210,21 @@ fn request(rid: &str, read: &FeedRead<'_>) -> (ChangeFeedStartFrom, ChangeFeedOp
         Position::From(StartFrom::Time(time)) => ChangeFeedStartFrom::PointInTime((*time).into()),
     };
     (start, options)
+}
+
+/// Headers for a server that can do more than the service.
+fn wishes(read: &FeedRead<'_>) -> HashMap<HeaderName, HeaderValue> {
+    let mut headers = HashMap::new();
+    if let Some(wait) = read.wait {
+        headers.insert(WAIT, HeaderValue::from(wait.as_millis().to_string()));
+    }
+    if read.facts_only {
+        headers.insert(FACTS_ONLY, HeaderValue::from_static("true"));
+    }
+    if read.from_oldest {
+        headers.insert(FROM_HISTORY, HeaderValue::from_static("oldest"));
+    }
+    headers
 }
 
 /// The partition's newest LSN: the global one of the session token, which every server sends.

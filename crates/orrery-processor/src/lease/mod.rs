@@ -5,6 +5,7 @@
 //! stands in `properties`, the one place .NET carries through its own writes. Invariant: every change of a lease is a pure
 //! function from the stored document to the next one; a continuation never goes back.
 
+mod condition;
 mod conflict;
 mod document;
 mod foreign;
@@ -13,10 +14,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use condition::Condition;
 pub use conflict::{Conflict, judge};
 pub use foreign::{Foreign, Java, detect as detect_foreign, import as import_foreign};
 
 use crate::range::EpkRange;
+use crate::start::{Position, StartFrom};
 use crate::token::FeedToken;
 
 /// What follows the lease through .NET's writes; values are text.
@@ -28,6 +31,7 @@ mod property {
     pub const RETIRED: &str = "orrery.retired";
     pub const ATTEMPTS: &str = "orrery.attempts";
     pub const SUSPECT: &str = "orrery.suspect";
+    pub const CONDITION: &str = "orrery.condition";
 }
 
 /// How this library signs the leases it holds.
@@ -169,9 +173,36 @@ impl Lease {
         self.properties.get(property::START).map(String::as_str)
     }
 
+    /// Where it stands: after a token, or at a start that was not read from yet.
+    pub fn position(&self) -> Option<Position> {
+        let start = || self.start().and_then(StartFrom::parse).map(Position::From);
+        self.continuation.clone().map(Position::After).or_else(start)
+    }
+
     /// The range has been cut; this lease only has to finish that.
     pub fn is_retired(&self) -> bool {
         self.properties.contains_key(property::RETIRED)
+    }
+
+    /// Why the position does not move, if its owner says so.
+    pub fn condition(&self) -> Option<Condition> {
+        let said = self.properties.get(property::CONDITION)?;
+        Condition::parse(said).filter(|_| self.is_held_by_us())
+    }
+
+    /// The same, with what its owner says about it.
+    #[must_use]
+    pub(crate) fn in_condition(mut self, condition: Option<&Condition>) -> Lease {
+        match condition {
+            Some(condition) => {
+                self.properties
+                    .insert(property::CONDITION.to_owned(), condition.to_text());
+            }
+            None => {
+                self.properties.remove(property::CONDITION);
+            }
+        }
+        self
     }
 
     fn number(&self, name: &str) -> u64 {
@@ -181,6 +212,17 @@ impl Lease {
             .unwrap_or(0)
     }
 
+    /// Standing at a position of a cursor.
+    pub(crate) fn at(self, position: &Position) -> Lease {
+        match position {
+            Position::After(token) => Lease {
+                continuation: Some(token.clone()),
+                ..self
+            },
+            Position::From(start) => self.with_start(start.to_text()),
+        }
+    }
+
     pub fn with_start(mut self, start: impl Into<String>) -> Lease {
         self.properties.insert(property::START.to_owned(), start.into());
         self
@@ -188,7 +230,7 @@ impl Lease {
 
     #[must_use]
     pub fn acquired(&self, by: &HostMark, how: Takeover, stamp: &str) -> Lease {
-        let mut next = self.stamped(stamp);
+        let mut next = self.stamped(stamp).in_condition(None);
         next.owner = Some(by.name.clone());
         let mut set = |name: &str, value: String| next.properties.insert(name.to_owned(), value);
         set(property::HOST, HOST_MARK.to_owned());
@@ -231,7 +273,7 @@ impl Lease {
 
     #[must_use]
     pub fn released(&self, stamp: &str) -> Lease {
-        let mut next = self.stamped(stamp);
+        let mut next = self.stamped(stamp).in_condition(None);
         next.owner = None;
         next.properties.remove(property::HOST);
         next.properties.remove(property::INCARNATION);

@@ -11,7 +11,7 @@ use super::Processor;
 use super::settings::{Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
 use crate::balance::BalanceSettings;
 use crate::dead_letters::DeadLetterStore;
-use crate::delegate::{Batch, BatchContext, Delegate, RawBatch, RawDelegate, TypedDelegate};
+use crate::delegate::{Batch, BatchContext, Delegate, Outcome, RawBatch, RawDelegate, TypedDelegate};
 use crate::error::{BuildError, Cause};
 use crate::events::{Callback, Event, Events};
 use crate::feed::FeedSource;
@@ -19,6 +19,7 @@ use crate::feed::sdk::SdkFeed;
 use crate::lease::FeedMode;
 use crate::metrics::{Metrics, NoMetrics};
 use crate::names::{InstanceName, check_processor_name};
+use crate::pull::Cursor;
 use crate::retry::RetryPolicy;
 use crate::start::StartFrom;
 use crate::store::{ContainerLeases, LeaseStore};
@@ -94,6 +95,12 @@ impl ProcessorBuilder {
     /// Where the unit begins when it has no leases yet.
     pub fn start_from(mut self, start: StartFrom) -> ProcessorBuilder {
         self.settings.start = start;
+        self
+    }
+
+    /// Lets the unit begin where a reader or another unit stands, when it has no leases yet.
+    pub fn start_at(mut self, cursor: Cursor) -> ProcessorBuilder {
+        self.settings.start_at = Some(cursor);
         self
     }
 
@@ -184,21 +191,23 @@ impl ProcessorBuilder {
     }
 
     /// A processor whose delegate is given items of a type.
-    pub fn build<T, F, R, E>(self, delegate: F) -> Result<Processor, BuildError>
+    pub fn build<T, F, R, O, E>(self, delegate: F) -> Result<Processor, BuildError>
     where
         F: Fn(Batch<T>, BatchContext) -> R + Send + Sync + 'static,
         T: DeserializeOwned + Send + 'static,
-        R: Future<Output = Result<(), E>> + Send + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome>,
         E: Into<Cause>,
     {
         self.finish(Arc::new(TypedDelegate(delegate, PhantomData)))
     }
 
     /// A processor whose delegate is given changes as they came.
-    pub fn build_raw<F, R, E>(self, delegate: F) -> Result<Processor, BuildError>
+    pub fn build_raw<F, R, O, E>(self, delegate: F) -> Result<Processor, BuildError>
     where
         F: Fn(RawBatch, BatchContext) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<(), E>> + Send + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome>,
         E: Into<Cause>,
     {
         self.finish(Arc::new(RawDelegate(delegate)))

@@ -15,7 +15,7 @@ use super::deliver::Page;
 use super::held::NotWritten;
 use super::unit::Unit;
 use super::worker::Worker;
-use crate::delegate::{BatchContext, DelegateError, RawBatch};
+use crate::delegate::{BatchContext, RawBatch, Verdict};
 use crate::events::Event;
 
 /// One call to make.
@@ -26,17 +26,17 @@ pub(super) struct Call {
 }
 
 /// What came of the calls, by lane.
-pub(super) type Outcomes = Vec<(usize, Result<(), DelegateError>)>;
+pub(super) type Verdicts = Vec<(usize, Verdict)>;
 
 /// Calls under way. Dropping it ends them.
 struct Running {
-    tasks: JoinSet<Result<(), DelegateError>>,
+    tasks: JoinSet<Verdict>,
     lanes: HashMap<tokio::task::Id, usize>,
 }
 
 impl Worker {
     /// Runs the delegate for every call at once. Nothing comes back if the time for stopping ends first.
-    pub(super) async fn call(&mut self, page: &Page, calls: Vec<Call>) -> Result<Option<Outcomes>, NotWritten> {
+    pub(super) async fn call(&mut self, page: &Page, calls: Vec<Call>) -> Result<Option<Verdicts>, NotWritten> {
         let mut running = Running {
             tasks: JoinSet::new(),
             lanes: HashMap::new(),
@@ -53,7 +53,9 @@ impl Worker {
             .health
             .note(&lease, |health| health.delegate_running = Some(now));
         let watched = running.watch(Arc::clone(&self.unit), lease.clone(), self.abandon.clone());
+        self.called_at = Some(self.unit.stamp());
         let done = self.tend(watched, false).await;
+        self.called_at = None;
         self.unit.health.note(&lease, |health| health.delegate_running = None);
         Ok(done?.flatten())
     }
@@ -64,8 +66,12 @@ impl Worker {
             range: page.range.clone(),
             attempt: call.attempt,
             epoch: self.held.lease().epoch(),
+            from: page.from.clone(),
             token: page.token.clone(),
             charge: page.charge,
+            session: page.session.clone(),
+            activity_id: page.activity_id.clone(),
+            region: self.region.clone(),
             lag: page.lag,
             cancelled: self.cancelled.clone(),
             checkpoints: self.checkpoints.0.clone(),
@@ -75,18 +81,18 @@ impl Worker {
 }
 
 impl Running {
-    async fn watch(mut self, unit: Arc<Unit>, lease: String, abandon: CancellationToken) -> Option<Outcomes> {
+    async fn watch(mut self, unit: Arc<Unit>, lease: String, abandon: CancellationToken) -> Option<Verdicts> {
         let running_for: Duration = unit.settings.stuck_after;
         let (stuck_at, mut is_told) = (Instant::now() + running_for, false);
-        let mut outcomes = Outcomes::new();
+        let mut verdicts = Verdicts::new();
         loop {
             // Joining, cancellation and the timer lose nothing when another branch is taken.
             tokio::select! {
                 joined = self.tasks.join_next_with_id() => match joined {
                     None => break,
-                    Some(Ok((id, outcome))) => outcomes.push((self.lane(id), outcome)),
+                    Some(Ok((id, verdict))) => verdicts.push((self.lane(id), verdict)),
                     Some(Err(error)) => {
-                        outcomes.push((self.lane(error.id()), Err(DelegateError::Failed(panic_message(error)))));
+                        verdicts.push((self.lane(error.id()), Verdict::Failed(panic_message(error))));
                     }
                 },
                 () = abandon.cancelled() => return None,
@@ -97,8 +103,8 @@ impl Running {
                 }
             }
         }
-        outcomes.sort_by_key(|(lane, _)| *lane);
-        Some(outcomes)
+        verdicts.sort_by_key(|(lane, _)| *lane);
+        Some(verdicts)
     }
 
     fn lane(&self, id: tokio::task::Id) -> usize {

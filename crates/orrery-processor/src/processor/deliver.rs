@@ -16,19 +16,27 @@ use super::settings::{Concurrency, GiveUp};
 use super::worker::{Finish, Step, Worker};
 use crate::clock;
 use crate::dead_letters::DeadLetter;
-use crate::delegate::DelegateError;
+use crate::delegate::{ItemFailure, Verdict};
 use crate::events::{Event, Loss};
 use crate::feed::{Change, FeedPage};
+use crate::lease::Condition;
 use crate::range::EpkRange;
 use crate::retry::{AfterFailure, Delivery};
+use crate::start::Position;
 use crate::token::FeedToken;
+
+/// A batch that is to come again at once still leaves room for others.
+const POSTPONED_MIN: Duration = Duration::from_millis(1);
 
 /// What is the same for all slices of a page.
 pub(super) struct Page {
     pub changes: Arc<Vec<Change>>,
     pub range: EpkRange,
+    pub from: Position,
     pub token: FeedToken,
     pub charge: f64,
+    pub session: Option<String>,
+    pub activity_id: Option<String>,
     pub lag: Option<u64>,
     /// The process died here before: one change at a time, each named before it is tried.
     one_by_one: bool,
@@ -40,6 +48,7 @@ impl Worker {
     pub(super) async fn process(&mut self, range: &EpkRange, page: FeedPage) -> Result<Step<()>, NotWritten> {
         let started = Instant::now();
         let (page, mut lanes) = self.prepare(range, page);
+        self.failures.clear();
         let mut n_rounds = 0;
         match self.park(&page, &mut lanes).await? {
             Step::Done(()) => {}
@@ -55,8 +64,10 @@ impl Worker {
         let token = self.token();
         self.unit.health.note(&token, |health| {
             health.attempts = 0;
+            health.last_error = None;
             health.oldest_committed_s = None;
         });
+        self.held.set_condition(None);
         let n_items = page.changes.len();
         self.unit.metrics.batch(&token, n_items, started.elapsed(), n_rounds);
         self.advance(page.token).await?;
@@ -83,8 +94,11 @@ impl Worker {
             lag: page.head_lsn.zip(last).map(|(head, last)| head.saturating_sub(last)),
             changes: Arc::new(changes),
             range: range.clone(),
+            from: self.position.clone(),
             token: page.token,
             charge: page.charge,
+            session: page.session,
+            activity_id: page.activity_id,
             one_by_one,
             condemned: self.held.lease().suspects().map(str::to_owned).collect(),
         };
@@ -101,17 +115,17 @@ impl Worker {
             return self.give_up(page, &mut lanes[0], vec![(slice.start, error)]).await;
         }
         let call = |(lane, delivery): (usize, &Delivery)| {
-            let (slice, attempt) = (delivery.current()?, delivery.n_failed() + 1);
+            let (slice, attempt) = (delivery.current()?, delivery.n_calls() + 1);
             Some(Call { lane, slice, attempt })
         };
         let calls = lanes.iter().enumerate().filter_map(call).collect();
-        let Some(outcomes) = self.call(page, calls).await? else {
+        let Some(verdicts) = self.call(page, calls).await? else {
             // The time for stopping is over.
             return Ok(Step::Finish(Finish::Stop));
         };
         let mut pause = Duration::ZERO;
-        for (lane, outcome) in outcomes {
-            match self.settle(page, &mut lanes[lane], outcome).await? {
+        for (lane, verdict) in verdicts {
+            match self.settle(page, &mut lanes[lane], verdict).await? {
                 Step::Done(after) => pause = pause.max(after),
                 Step::Interrupted => return Ok(Step::Interrupted),
                 Step::Finish(finish) => return Ok(Step::Finish(finish)),
@@ -124,37 +138,82 @@ impl Worker {
         Ok(waited.map_or(Step::Interrupted, Step::Done))
     }
 
-    /// What follows from the outcome of one call; how long to wait before the next one.
+    /// What follows from one call; how long to wait before the next one.
     async fn settle(
         &mut self,
         page: &Page,
         delivery: &mut Delivery,
-        outcome: Result<(), DelegateError>,
+        verdict: Verdict,
     ) -> Result<Step<Duration>, NotWritten> {
-        match outcome {
-            Ok(()) => {
+        let slice = delivery.current().unwrap_or_default();
+        match verdict {
+            Verdict::Done => {
                 delivery.succeeded();
                 Ok(Step::Done(Duration::ZERO))
             }
-            Err(DelegateError::Unreadable(items)) if self.gives_up() => {
+            Verdict::Unreadable(items) if self.gives_up() => {
+                self.failures
+                    .note(items.iter().map(|(index, _)| *index), &self.unit.stamp());
                 // The rest of the slice goes on in its place.
                 Ok(self.give_up(page, delivery, items).await?.at_once())
             }
-            // A single item that is named again has failed as a whole.
-            Err(DelegateError::Items(items)) if delivery.current().is_some_and(|slice| slice.len() > 1) => {
-                let failed: Vec<usize> = items.iter().map(|(index, _)| *index).collect();
-                let attempt = delivery.n_failed() + 1;
-                self.report_failure(attempt, describe(DelegateError::Items(items)));
-                delivery.only(&failed);
-                Ok(Step::Done(self.unit.pause(attempt)))
+            Verdict::Items(items) => self.settle_items(page, delivery, items).await,
+            Verdict::Unreadable(items) => self.after_failure(page, delivery, unreadable(&items)).await,
+            Verdict::Failed(error) => self.after_failure(page, delivery, error).await,
+            Verdict::RetryBatch { after } => {
+                let after = after.unwrap_or_else(|| self.unit.pause(1));
+                let lease = self.token();
+                self.unit.events.emit(Event::BatchPostponed { lease, after });
+                delivery.postponed();
+                Ok(Step::Done(after.max(POSTPONED_MIN)))
             }
-            Err(error) => self.after_failure(page, delivery, describe(error)).await,
+            Verdict::HaltLease(reason) => {
+                self.failures.note(slice, &self.unit.stamp());
+                self.halt(&reason).await
+            }
+            Verdict::StopHost => Ok(Step::Finish(Finish::StopHost)),
         }
     }
 
-    fn report_failure(&self, attempt: u32, error: String) {
+    /// All but some items were handled: those that nothing can help are given up, the others come again one by one.
+    async fn settle_items(
+        &mut self,
+        page: &Page,
+        delivery: &mut Delivery,
+        items: Vec<ItemFailure>,
+    ) -> Result<Step<Duration>, NotWritten> {
+        let is_single = delivery.current().is_some_and(|slice| slice.len() == 1);
+        let gives_up = self.gives_up();
+        let (lost, again): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| gives_up && !item.retry);
+        if is_single && lost.is_empty() {
+            // A single item that is named again has failed as a whole.
+            return self.after_failure(page, delivery, failed_items(&again)).await;
+        }
+        let failed: Vec<usize> = lost.iter().chain(&again).map(|item| item.index).collect();
+        let attempt = delivery.n_failed() + 1;
+        if !again.is_empty() {
+            self.report_failure(attempt, failed_items(&again));
+        }
+        self.failures.note(failed.iter().copied(), &self.unit.stamp());
+        delivery.only(&failed);
+        let lost = lost.into_iter().map(|item| (item.index, item.reason)).collect();
+        match self.give_up(page, delivery, lost).await? {
+            Step::Done(()) if again.is_empty() => Ok(Step::Done(Duration::ZERO)),
+            Step::Done(()) => Ok(Step::Done(self.unit.pause(attempt))),
+            other => Ok(other.at_once()),
+        }
+    }
+
+    fn report_failure(&mut self, attempt: u32, error: String) {
         let lease = self.token();
-        self.unit.health.note(&lease, |health| health.attempts = attempt);
+        self.unit.health.note(&lease, |health| {
+            health.attempts = attempt;
+            health.last_error = Some(error.clone());
+        });
+        let now = self.unit.stamp();
+        let since = self.failures.first_at().unwrap_or(&now);
+        self.held
+            .set_condition(Some(Condition::failing(attempt, since, &error)));
         self.unit.events.emit(Event::BatchFailed { lease, attempt, error });
     }
 
@@ -164,6 +223,8 @@ impl Worker {
         delivery: &mut Delivery,
         error: String,
     ) -> Result<Step<Duration>, NotWritten> {
+        let slice = delivery.current().unwrap_or_default();
+        self.failures.note(slice, &self.unit.stamp());
         self.report_failure(delivery.n_failed() + 1, error.clone());
         match delivery.failed(&self.unit.settings.retry, clock::jitter()) {
             AfterFailure::Retry { after } => Ok(Step::Done(after)),
@@ -204,17 +265,17 @@ impl Step<()> {
     }
 }
 
-fn describe(error: DelegateError) -> String {
-    match error {
-        DelegateError::Failed(error) => error,
-        DelegateError::Items(items) => match items.as_slice() {
-            [(_, error)] => error.clone(),
-            [(_, error), rest @ ..] => format!("{} items failed; the first: {error}", rest.len() + 1),
-            [] => "items failed".to_owned(),
-        },
-        DelegateError::Unreadable(items) => match items.as_slice() {
-            [(_, error), rest @ ..] => format!("{} items cannot be read; the first: {error}", rest.len() + 1),
-            [] => "items cannot be read".to_owned(),
-        },
+fn failed_items(items: &[ItemFailure]) -> String {
+    match items {
+        [item] => item.reason.clone(),
+        [item, rest @ ..] => format!("{} items failed; the first: {}", rest.len() + 1, item.reason),
+        [] => "items failed".to_owned(),
+    }
+}
+
+fn unreadable(items: &[(usize, String)]) -> String {
+    match items {
+        [(_, error), rest @ ..] => format!("{} items cannot be read; the first: {error}", rest.len() + 1),
+        [] => "items cannot be read".to_owned(),
     }
 }

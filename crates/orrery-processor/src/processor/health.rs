@@ -25,9 +25,16 @@ pub struct LeaseHealth {
     pub waiting: Option<Duration>,
     /// The last read found nothing new.
     pub caught_up: bool,
-    /// The delegate has been running, or nothing has been read, for longer than the processor's threshold.
+    /// The lease is halted, or the delegate has been running, or nothing has been read, for longer than the processor's
+    /// threshold.
     pub is_stuck: bool,
     pub epoch: u64,
+    /// What the delegate last said about the batch it fails at.
+    pub last_error: Option<String>,
+    /// Why the lease is held and not read, if it is.
+    pub halted: Option<String>,
+    /// Region that answered last.
+    pub region: Option<String>,
     /// When the oldest change of the page at hand was committed, by the server's clock.
     pub(crate) oldest_committed_s: Option<u64>,
     /// When a read last found nothing.
@@ -86,7 +93,7 @@ impl LeaseHealth {
         self.delegate_running = age(self.delegate_running);
         let unread = self.last_poll.or_else(|| age(Some(self.since)));
         let too_long = |time: Option<Duration>| time.is_some_and(|time| time > asked.stuck_after);
-        self.is_stuck = too_long(self.delegate_running) || (!asked.paused && too_long(unread));
+        self.is_stuck = self.halted.is_some() || too_long(self.delegate_running) || (!asked.paused && too_long(unread));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::balance::Why;
 use crate::error::StoreError;
 use crate::events::{Event, Loss};
 use crate::fence::Fence;
-use crate::lease::{Conflict, HostMark, Lease, Takeover, judge};
+use crate::lease::{Condition, Conflict, HostMark, Lease, Takeover, judge};
 use crate::metrics::LeaseChange;
 use crate::range::EpkRange;
 use crate::token::FeedToken;
@@ -27,6 +27,8 @@ pub(crate) struct HeldLease {
     lease: Lease,
     fence: Fence,
     renew_at: Duration,
+    /// What the next write says about the lease.
+    condition: Option<Condition>,
 }
 
 /// Why a write did not happen.
@@ -60,6 +62,7 @@ impl HeldLease {
             unit: Arc::clone(unit),
             fence: Fence::new(sent_at, unit.settings.timing.expiry),
             renew_at: Duration::ZERO,
+            condition: None,
             lease: Lease {
                 etag: Some(written.etag),
                 ..next
@@ -84,6 +87,11 @@ impl HeldLease {
         self.lease.range = Some(range);
     }
 
+    /// What others should know about the lease; the next write says it.
+    pub fn set_condition(&mut self, condition: Option<Condition>) {
+        self.condition = condition;
+    }
+
     /// When the lease is to be renewed, on the host's clock.
     pub fn renew_at(&self) -> Duration {
         self.renew_at.min(self.fence.shuts_at())
@@ -97,12 +105,12 @@ impl HeldLease {
     pub async fn renew(&mut self, reached: Option<&FeedToken>) -> Result<(), NotWritten> {
         match reached {
             Some(token) => self.checkpoint(token).await,
-            None => self.write(|lease, stamp| lease.renewed(stamp)).await,
+            None => self.write_with_condition(|lease, stamp| lease.renewed(stamp)).await,
         }
     }
 
     pub async fn checkpoint(&mut self, token: &FeedToken) -> Result<(), NotWritten> {
-        self.write(|lease, stamp| lease.checkpointed(token.clone(), stamp))
+        self.write_with_condition(|lease, stamp| lease.checkpointed(token.clone(), stamp))
             .await
     }
 
@@ -124,6 +132,12 @@ impl HeldLease {
 
     pub async fn hand_over(&mut self, to: &HostMark) -> Result<(), NotWritten> {
         self.write(|lease, stamp| lease.handed_to(to, stamp)).await
+    }
+
+    async fn write_with_condition(&mut self, change: impl Fn(&Lease, &str) -> Lease) -> Result<(), NotWritten> {
+        let condition = self.condition.clone();
+        self.write(|lease, stamp| change(lease, stamp).in_condition(condition.as_ref()))
+            .await
     }
 
     async fn write(&mut self, change: impl Fn(&Lease, &str) -> Lease) -> Result<(), NotWritten> {

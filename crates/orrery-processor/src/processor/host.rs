@@ -119,6 +119,10 @@ impl Host {
             }
             Why::Lost(_) => {}
             Why::Namesake => self.stop_for_namesake(),
+            Why::StopHost => {
+                self.unit.events.emit(Event::StopRequested);
+                self.controls.stopping.cancel();
+            }
             Why::SourceGone(error) => {
                 self.unit.events.emit(Event::SourceGone { error });
                 self.controls.stopping.cancel();
@@ -205,6 +209,11 @@ impl Host {
                     }
                 }
                 LeaseAction::Withdraw { token } => self.withdraw(&token).await,
+                LeaseAction::Check { id } => {
+                    if let Some(running) = self.running.get(&id) {
+                        running.orders.send_modify(|orders| orders.n_checks += 1);
+                    }
+                }
                 LeaseAction::StopForNamesake { .. } => self.stop_for_namesake(),
             }
         }
@@ -294,7 +303,7 @@ impl Host {
             };
             match tokio::time::timeout_at(until, self.workers.join_next()).await {
                 Ok(Some(Ok(end))) => {
-                    if matches!(end.why, Why::Lost(_) | Why::SourceGone(_)) {
+                    if matches!(end.why, Why::Lost(_) | Why::SourceGone(_) | Why::StopHost) {
                         unclean.remove(&end.id);
                     }
                 }

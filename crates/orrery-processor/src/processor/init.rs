@@ -16,13 +16,13 @@ use super::unit::{Unit, UnitListing};
 use crate::balance::Listing;
 use crate::error::{StartError, StoreError};
 use crate::events::Event;
-use crate::feed::FeedRead;
+use crate::feed::token_now;
 use crate::lease::{FeedMode, Lease};
+use crate::pull::{BadCursor, Cursor};
 use crate::range::{EpkRange, Tiling};
 use crate::reshard::Partition;
 use crate::start::{Position, StartFrom};
 use crate::store::{Created, id_of, text_of};
-use crate::token::FeedToken;
 
 /// How long a host waits for others to initialise the unit, in lock times.
 const PATIENCE: u32 = 4;
@@ -36,7 +36,7 @@ pub(crate) async fn initialise(unit: &Arc<Unit>) -> Result<usize, StartError> {
         let listed = unit.list().await?;
         check(unit, &listed)?;
         if listed.is_initialised {
-            if unit.settings.start != StartFrom::Now {
+            if unit.settings.start != StartFrom::Now || unit.settings.start_at.is_some() {
                 unit.events.emit(Event::StartIgnored);
             }
             repair(unit, &listed.listing).await?;
@@ -80,6 +80,14 @@ fn check(unit: &Unit, listed: &UnitListing) -> Result<(), StartError> {
         return Err(StartError::JavaLeases);
     }
     let wanted = unit.settings.mode;
+    if let Some(cursor) = &unit.settings.start_at {
+        if cursor.container_rid() != unit.description.identity.container_rid {
+            return Err(BadCursor::OtherContainer.into());
+        }
+        if cursor.mode() != wanted {
+            return Err(BadCursor::OtherMode.into());
+        }
+    }
     if let Some(lease) = listed.listing.leases.iter().find(|lease| lease.feed_mode() != wanted) {
         let stored = lease.feed_mode();
         return Err(StartError::ModeDiffers { stored, wanted });
@@ -178,12 +186,32 @@ async fn fill_holes(unit: &Arc<Unit>, listing: &Listing) -> Result<(), StartErro
     }
     let is_new = listing.leases.is_empty();
     let partitions = unit.source.partitions().await?;
+    let cursor = unit.settings.start_at.as_ref().filter(|_| is_new);
     for part in parts(&holes, &partitions, unit.settings.leases_per_partition) {
-        let lease = new_lease(unit, part, is_new).await?;
-        // Existing is fine: somebody else had the same idea.
-        unit.store.create(&lease.to_document()).await?;
+        let (at_cursor, rest) = placed(part, cursor);
+        for (range, position) in at_cursor {
+            let id = unit.names.lease(&range.to_string());
+            let lease = Lease::for_range(id, range, unit.settings.mode).at(&position);
+            unit.store.create(&lease.to_document()).await?;
+        }
+        for range in rest {
+            let lease = new_lease(unit, range, is_new).await?;
+            // Existing is fine: somebody else had the same idea.
+            unit.store.create(&lease.to_document()).await?;
+        }
     }
     Ok(())
+}
+
+/// What of a part a cursor has places for, and what it leaves.
+fn placed(part: EpkRange, cursor: Option<&Cursor>) -> (Vec<(EpkRange, Position)>, Vec<EpkRange>) {
+    let Some(cursor) = cursor else {
+        return (Vec::new(), vec![part]);
+    };
+    let within = |(range, position): (&EpkRange, &Position)| Some((range.intersection(&part)?, position.clone()));
+    let at_cursor: Vec<_> = cursor.ranges().filter_map(within).collect();
+    let rest = part.without(at_cursor.iter().map(|(range, _)| range));
+    (at_cursor, rest)
 }
 
 /// What is to be covered, cut at the partitions' bounds, and finer if wished.
@@ -207,21 +235,9 @@ async fn new_lease(unit: &Arc<Unit>, range: EpkRange, is_new: bool) -> Result<Le
     };
     match start {
         StartFrom::Now => Ok(Lease {
-            continuation: Some(now(unit, &range).await?),
+            continuation: Some(token_now(unit.source.as_ref(), &range, mode).await?),
             ..lease
         }),
         start => Ok(lease.with_start(start.to_text())),
     }
-}
-
-/// The token of this moment.
-async fn now(unit: &Arc<Unit>, range: &EpkRange) -> Result<FeedToken, StartError> {
-    let read = FeedRead {
-        range,
-        from: &Position::From(StartFrom::Now),
-        mode: unit.settings.mode,
-        items_max: unit.settings.items_max,
-        wait: None,
-    };
-    Ok(unit.source.read(read).await?.token)
 }

@@ -199,11 +199,13 @@ impl Worker {
         let change = &page.changes[index];
         let source = &self.unit.description.identity.container_rid;
         let key = change.key(&self.unit.description.key_paths);
+        let failure = self.failures.of(index);
         DeadLetter {
             id: DeadLetter::id_of(source, &key, change),
             processor: self.unit.processor.clone(),
             source: source.clone(),
             lease_token: self.token(),
+            range: Some(page.range.clone()),
             item_id: change.id().map(str::to_owned),
             lsn: change.metadata.lsn,
             committed_at: change.metadata.committed_at_s,
@@ -212,7 +214,8 @@ impl Worker {
                 .operation
                 .map(|operation| operation_name(operation).to_owned()),
             parked,
-            attempts: if parked { 0 } else { self.unit.settings.retry.attempts },
+            attempts: failure.map_or(0, |failure| failure.attempts),
+            first_failed_at: failure.map(|failure| failure.first_at.clone()),
             failed_at: self.unit.stamp(),
             error,
             current: change.current.clone(),

@@ -4,6 +4,7 @@ mod builder;
 mod calls;
 mod caught_up;
 mod deliver;
+mod failures;
 mod health;
 mod held;
 mod host;
@@ -11,6 +12,7 @@ mod init;
 mod lanes;
 mod letters;
 mod parking;
+mod reading;
 mod resharding;
 mod settings;
 mod unit;
@@ -36,12 +38,14 @@ pub(crate) use unit::{UnitListing, list as list_unit};
 use crate::clock::{self, Clock};
 use crate::dead_letters::DeadLetterStore;
 use crate::delegate::Delegate;
-use crate::error::{StartError, StoreError};
+use crate::error::{FeedError, StartError, StoreError};
 use crate::events::{Event, Events};
 use crate::feed::FeedSource;
 use crate::lease::{HostMark, Incarnation};
 use crate::metrics::Metrics;
 use crate::names::{InstanceName, UnitNames};
+use crate::operations::cursor_of;
+use crate::pull::{Cursor, PullError};
 use crate::store::{CheckError, Created, LeaseStore};
 use host::{Controls, Host};
 use unit::Unit;
@@ -180,6 +184,13 @@ impl Running {
     /// Waits until the host ends by itself.
     pub async fn ended(&self) {
         self.stopping.cancelled().await;
+    }
+
+    /// Where the whole unit stands: to be kept, to go on from as a reader, to start another unit at, to come back to.
+    pub async fn cursor(&self) -> Result<Cursor, PullError> {
+        let listed = self.unit.list().await.map_err(FeedError::from)?;
+        let rid = self.unit.description.identity.container_rid.clone();
+        Ok(cursor_of(rid, &listed.listing)?)
     }
 
     /// Lets every host of the unit finish its batches and wait, within one cycle.

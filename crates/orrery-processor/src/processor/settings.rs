@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::balance::BalanceSettings;
 use crate::error::BuildError;
 use crate::lease::FeedMode;
+use crate::pull::Cursor;
 use crate::retry::RetryPolicy;
 use crate::start::StartFrom;
 
@@ -138,6 +139,9 @@ pub enum WindowPolicy {
     /// The lease stops, and says so, until somebody resets it.
     #[default]
     Halt,
+    /// Go on with the oldest change that is kept; what lies between is lost, and reported. A server that cannot do that, as
+    /// Azure, halts the lease.
+    ResumeFromOldest,
     /// Go on with what changes from now on; what lies between is lost, and reported.
     ResumeFromNow,
 }
@@ -147,6 +151,8 @@ pub enum WindowPolicy {
 pub struct Settings {
     pub mode: FeedMode,
     pub start: StartFrom,
+    /// Where a new unit starts, range by range; `start` is for what it does not cover.
+    pub start_at: Option<Cursor>,
     pub items_max: Option<u32>,
     pub poll: Poll,
     pub checkpoint: Checkpoint,
@@ -170,6 +176,7 @@ impl Default for Settings {
         Settings {
             mode: FeedMode::default(),
             start: StartFrom::default(),
+            start_at: None,
             items_max: None,
             poll: Poll::default(),
             checkpoint: Checkpoint::default(),

@@ -8,24 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::failures::Failures;
 use super::held::{HeldLease, NotWritten};
-use super::settings::{Checkpoint, WindowPolicy};
+use super::settings::Checkpoint;
 use super::unit::Unit;
-use crate::delegate::{CheckpointError, CheckpointRequest, chain};
-use crate::error::FeedError;
+use crate::delegate::{CheckpointError, CheckpointRequest};
 use crate::events::{Event, Loss};
-use crate::feed::{FeedPage, FeedRead};
-use crate::lease::HostMark;
+use crate::feed::FeedPage;
+use crate::lease::{Condition, HostMark};
 use crate::metrics::LeaseChange;
-use crate::range::EpkRange;
-use crate::start::{Position, StartFrom};
+use crate::start::Position;
 use crate::token::FeedToken;
-
-/// Reads that say the container is gone before the unit believes it.
-const NOT_FOUND_MAX: u32 = 3;
 
 /// What the host wants of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +30,8 @@ pub(crate) struct Orders {
     pub paused: bool,
     /// Give the lease to this host when the batch is done.
     pub hand_over: Option<HostMark>,
+    /// How often the lease looked as if it were not ours any more.
+    pub n_checks: u64,
 }
 
 /// How a worker ended.
@@ -50,6 +48,8 @@ pub(crate) enum Why {
     /// The whole host has to stop.
     Namesake,
     SourceGone(String),
+    /// The delegate asked for it.
+    StopHost,
 }
 
 /// Why the work on a lease is over, although it is still held.
@@ -60,6 +60,7 @@ pub(super) enum Finish {
     Resharded,
     Release(Loss),
     SourceGone(String),
+    StopHost,
 }
 
 /// What a step came to when it did not fail.
@@ -86,9 +87,19 @@ pub(crate) struct Worker {
     n_unsaved: u32,
     unsaved_since: Duration,
     n_empty: u32,
+    /// How often the host had doubts whose the lease is, so far.
+    n_checks: u64,
     /// How long the last read took, to tell whether the server held it back.
-    read_took: Duration,
+    pub(super) read_took: Duration,
     pub(super) parked: super::parking::Parked,
+    /// Of the page at hand.
+    pub(super) failures: Failures,
+    /// Since when the delegate has been running, by the wall clock.
+    pub(super) called_at: Option<String>,
+    /// Region that answered last.
+    pub(super) region: Option<String>,
+    /// The position that the server no longer keeps, until a read has gone on behind it.
+    pub(super) skipped_from: Option<String>,
 }
 
 impl Worker {
@@ -100,12 +111,8 @@ impl Worker {
         abandon: CancellationToken,
     ) -> Worker {
         let cancelled = stopping.child_token();
-        let lease = held.lease();
-        let start = lease.start().and_then(StartFrom::parse).unwrap_or(unit.settings.start);
-        let position = lease
-            .continuation
-            .clone()
-            .map_or(Position::From(start), Position::After);
+        let position = held.lease().position();
+        let position = position.unwrap_or(Position::From(unit.settings.start));
         Worker {
             orders,
             abandon,
@@ -117,8 +124,13 @@ impl Worker {
             n_unsaved: 0,
             unsaved_since: Duration::ZERO,
             n_empty: 0,
+            n_checks: 0,
             read_took: Duration::ZERO,
             parked: super::parking::Parked::default(),
+            failures: Failures::default(),
+            called_at: None,
+            region: None,
+            skipped_from: None,
             held,
             unit,
         }
@@ -144,8 +156,13 @@ impl Worker {
             Err(NotWritten::Namesake) => Why::Namesake,
         };
         self.unit.health.forget(&token);
-        if let Why::Lost(loss) = &why {
-            let (lease, why) = (token, loss.clone());
+        let loss = match &why {
+            Why::Lost(loss) => Some(loss.clone()),
+            Why::StopHost => Some(Loss::Stopped),
+            Why::Namesake | Why::SourceGone(_) => None,
+        };
+        if let Some(why) = loss {
+            let lease = token;
             self.unit
                 .metrics
                 .lease_change(&lease, LeaseChange::Released(why.clone()));
@@ -189,7 +206,7 @@ impl Worker {
         }
     }
 
-    fn wanted(&self) -> Option<Finish> {
+    pub(super) fn wanted(&self) -> Option<Finish> {
         let orders = self.orders.borrow();
         if orders.stop {
             return Some(Finish::Stop);
@@ -220,6 +237,10 @@ impl Worker {
                 self.held.release().await?;
                 Why::SourceGone(error)
             }
+            Finish::StopHost => {
+                self.held.release().await?;
+                Why::StopHost
+            }
         })
     }
 
@@ -239,12 +260,30 @@ impl Worker {
                 done = &mut work => return Ok(Some(done)),
                 Some(request) = self.checkpoints.1.recv() => self.checkpoint_for(request).await?,
                 () = sleep_until(renew_at) => {
+                    if let Some(since) = self.called_at.clone() {
+                        self.held.set_condition(Some(Condition::Running { since }));
+                    }
                     let reached = self.reached.take();
                     self.held.renew(reached.as_ref()).await?;
                 }
-                Ok(()) = self.orders.changed(), if interruptible => return Ok(None),
+                Ok(()) = self.orders.changed() => {
+                    self.check().await?;
+                    if interruptible {
+                        return Ok(None);
+                    }
+                }
             }
         }
+    }
+
+    /// A write tells whose the lease is.
+    async fn check(&mut self) -> Result<(), NotWritten> {
+        let n_checks = self.orders.borrow().n_checks;
+        if std::mem::replace(&mut self.n_checks, n_checks) < n_checks {
+            let reached = self.reached.take();
+            self.held.renew(reached.as_ref()).await?;
+        }
+        Ok(())
     }
 
     async fn checkpoint_for(&mut self, request: CheckpointRequest) -> Result<(), NotWritten> {
@@ -298,8 +337,10 @@ impl Worker {
 
     /// Nothing new: note where we stand, and wait.
     async fn rest(&mut self, page: FeedPage) -> Result<Step<()>, NotWritten> {
-        self.position = Position::After(page.token.clone());
-        self.n_empty = self.n_empty.saturating_add(1);
+        let before = std::mem::replace(&mut self.position, Position::After(page.token.clone()));
+        // Much that is not for this reader was looked through, and there is more to look at.
+        let goes_on = !page.is_last && before != self.position;
+        self.n_empty = if goes_on { 0 } else { self.n_empty.saturating_add(1) };
         let unacknowledged = self.unit.settings.checkpoint == Checkpoint::Manual && self.n_unsaved > 0;
         if self.held.lease().continuation.is_none() && !unacknowledged {
             self.save(&page.token).await?;
@@ -308,140 +349,10 @@ impl Worker {
         }
         // A server that waited for a change itself leaves nothing to wait for.
         let poll = &self.unit.settings.poll;
-        if poll.wait.is_none_or(|wait| self.read_took < wait / 2) {
+        if !goes_on && poll.wait.is_none_or(|wait| self.read_took < wait / 2) {
             let pause = poll.pause(self.n_empty);
             self.tend(sleep(pause), true).await?;
         }
         Ok(Step::Done(()))
-    }
-
-    async fn read(&mut self, range: &EpkRange) -> Result<Step<FeedPage>, NotWritten> {
-        let (mut n_failed, mut n_not_found) = (0, 0);
-        loop {
-            let (unit, from, range_read) = (Arc::clone(&self.unit), self.position.clone(), range.clone());
-            let reading = async move {
-                let settings = &unit.settings;
-                let read = FeedRead {
-                    range: &range_read,
-                    from: &from,
-                    mode: settings.mode,
-                    items_max: settings.items_max,
-                    wait: settings.poll.wait,
-                };
-                let limit = settings.read_timeout + settings.poll.wait.unwrap_or_default();
-                let page = timeout(limit, unit.source.read(read)).await;
-                page.unwrap_or_else(|late| Err(FeedError::Transient(late.into())))
-            };
-            let sent_at = self.unit.clock.now();
-            let error = match self.tend(reading, true).await? {
-                None => return Ok(Step::Interrupted),
-                Some(Ok(page)) => {
-                    self.read_took = self.unit.clock.now().saturating_sub(sent_at);
-                    self.note_page(&page);
-                    return Ok(Step::Done(page));
-                }
-                Some(Err(error)) => error,
-            };
-            n_failed += 1;
-            if matches!(error, FeedError::NotFound(_) | FeedError::Fatal(_)) {
-                n_not_found += 1;
-            }
-            match self.after_read_error(error, range, n_failed, n_not_found).await? {
-                Step::Done(()) => {}
-                Step::Interrupted => return Ok(Step::Interrupted),
-                Step::Finish(finish) => return Ok(Step::Finish(finish)),
-            }
-        }
-    }
-
-    fn note_page(&mut self, page: &FeedPage) {
-        let last = page.changes.last().and_then(|change| change.metadata.lsn);
-        let lag = match last {
-            Some(last) => page.head_lsn.map(|head| head.saturating_sub(last)),
-            None => Some(0),
-        };
-        let (now, token) = (self.unit.clock.now(), self.token());
-        self.unit.metrics.feed_charge(&token, page.charge);
-        self.unit.metrics.lag(&token, lag);
-        self.unit.health.note(&token, |health| {
-            health.last_poll = Some(now);
-            health.lag = lag;
-            health.caught_up = page.changes.is_empty();
-            health.oldest_committed_s = page.changes.first().and_then(|change| change.metadata.committed_at_s);
-            if health.caught_up {
-                health.last_empty = Some(now);
-            }
-        });
-    }
-
-    /// Waits as the error asks for, or finds that the work is over.
-    async fn after_read_error(
-        &mut self,
-        error: FeedError,
-        range: &EpkRange,
-        n_failed: u32,
-        n_not_found: u32,
-    ) -> Result<Step<()>, NotWritten> {
-        let mut pause = self.unit.pause(n_failed);
-        match &error {
-            FeedError::Gone => {
-                let finish = self.reshard_if_needed(range).await?;
-                if let Some(finish) = finish {
-                    return Ok(Step::Finish(finish));
-                }
-            }
-            FeedError::Throttled { retry_after } => pause = retry_after.unwrap_or(pause),
-            FeedError::WindowExceeded(message) => return self.window_exceeded(message).await,
-            FeedError::NotFound(_) | FeedError::Fatal(_) if n_not_found >= NOT_FOUND_MAX => {
-                if let Some(reason) = self.source_gone().await? {
-                    return Ok(Step::Finish(Finish::SourceGone(reason)));
-                }
-            }
-            FeedError::NotFound(_) | FeedError::Fatal(_) | FeedError::Transient(_) => {}
-        }
-        self.report(&error);
-        let waited = self.tend(sleep(pause), true).await?;
-        Ok(waited.map_or(Step::Interrupted, Step::Done))
-    }
-
-    pub(super) fn report(&self, error: &(dyn std::error::Error + 'static)) {
-        self.unit.events.emit(Event::Error {
-            lease: Some(self.token()),
-            error: chain(error),
-        });
-    }
-
-    /// Asks the server whether the container is still the one the unit was made for.
-    async fn source_gone(&mut self) -> Result<Option<String>, NotWritten> {
-        let unit = Arc::clone(&self.unit);
-        let asking = async move { unit.source.container_rid().await };
-        let known = self.unit.description.identity.container_rid.clone();
-        Ok(match self.tend(asking, true).await? {
-            Some(Ok(rid)) if rid != known => {
-                Some(format!("the container is another one now: {rid} instead of {known}"))
-            }
-            Some(Err(error @ FeedError::NotFound(_))) => Some(chain(&error)),
-            _ => None,
-        })
-    }
-
-    async fn window_exceeded(&mut self, message: &str) -> Result<Step<()>, NotWritten> {
-        let position = self.held.lease().continuation.as_ref().map(ToString::to_string);
-        self.unit.events.emit(Event::WindowExceeded {
-            lease: self.token(),
-            position,
-            error: message.to_owned(),
-        });
-        match self.unit.settings.window {
-            WindowPolicy::ResumeFromNow => {
-                self.position = Position::From(StartFrom::Now);
-                Ok(Step::Done(()))
-            }
-            WindowPolicy::Halt => {
-                // Held, so that no other host tries the same in vain.
-                self.tend(futures::future::pending::<()>(), true).await?;
-                Ok(Step::Interrupted)
-            }
-        }
     }
 }

@@ -18,7 +18,7 @@ use crate::names::SourceIdentity;
 use crate::range::EpkRange;
 use crate::reshard::Partition;
 use crate::start::{Position, StartFrom};
-use crate::token::FeedToken;
+use crate::token::{FeedToken, epoch};
 
 /// Items of a page when the reader does not say.
 const PAGE_ITEMS: usize = 100;
@@ -55,6 +55,13 @@ struct Container {
     latest: BTreeMap<(String, String), u64>,
     faults: VecDeque<Fault>,
     n_reads: u64,
+    /// No LSN is below this from now on.
+    epoch_lsn: u64,
+    /// Versions up to this LSN are no longer kept.
+    floor: u64,
+    /// Most entries that one read looks at.
+    looks_max: usize,
+    region: Option<String>,
 }
 
 /// A container keyed by `/key`. Clones share it.
@@ -80,6 +87,10 @@ impl ScriptedFeed {
             latest: BTreeMap::new(),
             faults: VecDeque::new(),
             n_reads: 0,
+            epoch_lsn: 1,
+            floor: 0,
+            looks_max: usize::MAX,
+            region: None,
         };
         ScriptedFeed {
             container: Arc::new(Mutex::new(container)),
@@ -153,6 +164,26 @@ impl ScriptedFeed {
         container.faults.extend([Fault::Fatal; 100]);
     }
 
+    /// All versions so far leave the window.
+    pub fn forget_versions(&self) {
+        let mut container = self.lock();
+        container.floor = container.head();
+    }
+
+    /// A read looks at so many entries at most, whosever they are, and may find nothing although there is more.
+    pub fn look_at_most(&self, entries: usize) {
+        self.lock().looks_max = entries;
+    }
+
+    /// Another region answers from now on. With `forced`, it had to take over, and its history begins a new epoch.
+    pub fn move_to(&self, region: &str, forced: bool) {
+        let mut container = self.lock();
+        container.region = Some(region.to_owned());
+        if forced {
+            container.epoch_lsn = (epoch(container.head()) + 1) << 32;
+        }
+    }
+
     pub fn n_reads(&self) -> u64 {
         self.lock().n_reads
     }
@@ -182,7 +213,7 @@ impl ScriptedFeed {
 
 impl Container {
     fn append(&mut self, item: (String, String), operation: Operation, body: Value) -> u64 {
-        let lsn = self.log.last().map_or(1, |entry| entry.lsn + 1);
+        let lsn = (self.head() + 1).max(self.epoch_lsn);
         self.latest.insert(item.clone(), lsn);
         let epk = epk_of(&item.0);
         self.log.push(Entry {
@@ -195,10 +226,30 @@ impl Container {
         lsn
     }
 
+    fn head(&self) -> u64 {
+        self.log.last().map_or(0, |entry| entry.lsn)
+    }
+
     fn new_partition(&mut self, range: EpkRange) -> Partition {
         let id = Some(self.n_partitions.to_string());
         self.n_partitions += 1;
         Partition { range, id }
+    }
+
+    /// After which LSN a read begins.
+    fn start(&self, read: &FeedRead<'_>) -> Result<u64, FeedError> {
+        let after = match read.from {
+            Position::After(token) => token.lsn().ok_or_else(|| FeedError::Fatal("no token".into()))?,
+            Position::From(StartFrom::Beginning | StartFrom::Time(_)) => 0,
+            Position::From(StartFrom::Now) => self.head(),
+        };
+        if read.mode == FeedMode::LatestVersion || after >= self.floor {
+            return Ok(after);
+        }
+        if read.from_oldest {
+            return Ok(self.floor);
+        }
+        Err(FeedError::WindowExceeded("the versions are gone".to_owned()))
     }
 
     fn read(&self, read: &FeedRead<'_>) -> Result<FeedPage, FeedError> {
@@ -209,34 +260,30 @@ impl Container {
         {
             return Err(FeedError::Gone);
         }
-        let head = self.log.last().map_or(0, |entry| entry.lsn);
-        let after = match read.from {
-            Position::After(token) => token.lsn().ok_or_else(|| FeedError::Fatal("no token".into()))?,
-            Position::From(StartFrom::Beginning | StartFrom::Time(_)) => 0,
-            Position::From(StartFrom::Now) => head,
-        };
+        let head = self.head();
+        let after = self.start(read)?;
         let n_items = read.items_max.map_or(PAGE_ITEMS, |items| items as usize);
         let in_range =
             |entry: &&Entry| read.range.start() <= entry.epk.as_str() && entry.epk.as_str() < read.range.end();
         let shown = |entry: &&Entry| {
             read.mode == FeedMode::AllVersionsAndDeletes || self.latest.get(&entry.item) == Some(&entry.lsn)
         };
-        let entries = self
-            .log
-            .iter()
-            .filter(|entry| entry.lsn > after)
-            .filter(in_range)
-            .filter(shown);
+        let looked_at = || self.log.iter().filter(|entry| entry.lsn > after).take(self.looks_max);
+        let entries = looked_at().filter(in_range).filter(shown);
         let changes: Vec<Change> = entries.take(n_items).map(|entry| entry.change(read.mode)).collect();
         let reached = match changes.last() {
             Some(change) if changes.len() == n_items => change.metadata.lsn.unwrap_or(after),
-            _ => head.max(after),
+            _ => looked_at().last().map_or(head.max(after), |entry| entry.lsn),
         };
         Ok(FeedPage {
+            is_last: reached >= head,
             changes,
             token: FeedToken::at(reached),
             charge: 1.0,
             head_lsn: Some(head),
+            session: Some(format!("0:-1#{head}")),
+            activity_id: Some(format!("read {}", self.n_reads)),
+            region: self.region.clone(),
         })
     }
 }

@@ -151,13 +151,8 @@ impl Loop {
             let from = lease
                 .continuation
                 .map_or(Position::From(StartFrom::Beginning), Position::After);
-            let read = FeedRead {
-                range: &lease.range.unwrap(),
-                from: &from,
-                mode: FeedMode::LatestVersion,
-                items_max: None,
-                wait: None,
-            };
+            let range = lease.range.unwrap();
+            let read = FeedRead::new(&range, &from, FeedMode::LatestVersion);
             let Ok(page) = self.scene.feed.read(read).await else {
                 continue;
             };

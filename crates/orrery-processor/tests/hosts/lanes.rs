@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use orrery_processor::dead_letters::MemoryDeadLetters;
 use orrery_processor::lease::FeedMode;
-use orrery_processor::{BatchContext, Concurrency, ItemsFailed, RawBatch, StartFrom};
+use orrery_processor::{BatchContext, Concurrency, ItemFailure, Outcome, RawBatch, StartFrom};
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -147,14 +147,10 @@ async fn only_the_items_a_delegate_names_come_again_and_the_hopeless_one_is_set_
         // One fails for ever, one only the first time.
         let fails = |id: Option<&str>| id == Some("item7") || (is_first && id == Some("item3"));
         let places = batch.iter().enumerate().filter(|(_, change)| fails(change.id()));
-        let failed: Vec<_> = places.map(|(place, _)| (place, "no".to_owned())).collect();
+        let failed: Vec<_> = places.map(|(place, _)| ItemFailure::retry(place, "no")).collect();
         let handled: Vec<_> = batch.iter().filter(|change| !fails(change.id())).cloned().collect();
         ledger.note("a", &context.lease, "/key", &handled);
-        std::future::ready(if failed.is_empty() {
-            Ok(())
-        } else {
-            Err(ItemsFailed(failed))
-        })
+        std::future::ready(Ok::<_, String>(Outcome::Failed(failed)))
     };
     let host = scene.host("a").dead_letters(letters.clone());
     let running = host.build_raw(delegate).unwrap().start().await.unwrap();

@@ -3,14 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
 
+mod answers;
 mod balancing;
 mod bootstrap;
 mod clocks;
+mod cursors;
 mod delegates;
 mod dotnet;
+mod history;
 mod jobs;
 mod lanes;
 mod resharding;
 mod scene;
+mod targets;
 mod trouble;
 mod way;

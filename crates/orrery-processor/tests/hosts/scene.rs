@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use orrery_processor::error::StartError;
-use orrery_processor::lease::Lease;
+use orrery_processor::lease::{FeedMode, Lease};
 use orrery_processor::store::MemoryLeases;
 use orrery_processor::testkit::{Ledger, ScriptedFeed};
 use orrery_processor::{
@@ -62,6 +62,12 @@ impl Scene {
     /// A started host that notes everything.
     pub async fn start(&self, name: &str) -> Running {
         self.try_start(self.host(name), name).await.unwrap()
+    }
+
+    /// The same, of all versions.
+    pub async fn start_of_all_versions(&self, name: &str) -> Running {
+        let host = self.host(name).mode(FeedMode::AllVersionsAndDeletes);
+        self.try_start(host.start_from(StartFrom::Now), name).await.unwrap()
     }
 
     pub async fn try_start(&self, host: ProcessorBuilder, name: &str) -> Result<Running, StartError> {

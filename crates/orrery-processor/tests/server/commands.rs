@@ -1,5 +1,6 @@
 //! `orrery processor`, run against a unit that lives.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -9,7 +10,7 @@ use crate::scene::{Scene, until};
 
 /// Runs `orrery processor` with the flags every command has.
 fn run(scene: &Scene, arguments: &[&str]) -> Output {
-    let mut command = Command::new(orrery());
+    let mut command = Command::new(orrery().unwrap());
     command.arg("processor").args(arguments);
     command.args(["--endpoint", &scene.server.endpoint]);
     command.output().unwrap()
@@ -100,6 +101,99 @@ async fn status_shows_owners_lag_and_the_keys_that_dead_letters_hold_up() {
     assert!(table.contains("keys with dead letters: 1: [\"key-bad\"]"), "{table}");
     let unknown = fail(&scene, &["status", "nobody", "shop", "orders"]);
     assert!(unknown.contains("no leases"), "{unknown}");
+}
+
+/// Ids of items, one in every lease, by the lease's token.
+async fn one_item_per_lease(scene: &Scene, n_leases: usize) -> BTreeMap<String, String> {
+    scene.write(20 * n_leases).await;
+    work(scene).await;
+    let deliveries = scene.ledger().deliveries().into_iter();
+    let items: BTreeMap<String, String> = deliveries.map(|one| (one.lease, one.id)).collect();
+    assert_eq!(items.len(), n_leases);
+    items
+}
+
+#[tokio::test]
+async fn leases_that_do_not_get_on_are_shown_with_the_reason_while_the_others_go_on() {
+    let scene = Scene::new(5).await;
+    let items = one_item_per_lease(&scene, 5).await;
+    let ids: Vec<&str> = items.values().map(String::as_str).collect();
+    let troubles = [
+        ("PANIC_ON", ids[0]),
+        ("FAIL_ON", ids[1]),
+        ("HANG_ON", ids[2]),
+        ("HALT_ON", ids[3]),
+    ];
+    let mut host = scene.host_with("a", &troubles);
+    until("the host is ready", || host.printed("ready")).await;
+    let n_before = scene.ledger().len();
+    for id in &ids {
+        scene.write_one((*id).to_owned()).await;
+    }
+    let expected = ["failing", "failing", "running", "halted", "held"];
+    let states = |status: &Value| -> Vec<String> {
+        let mut leases = status["leases"].as_array().unwrap().clone();
+        leases.sort_by_key(|lease| lease["lease"].to_string());
+        leases
+            .iter()
+            .map(|lease| lease["state"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    until("every trouble is shown", || states(&status(&scene, &[])) == expected).await;
+    until("the others go on", || scene.ledger().len() == n_before + 1).await;
+    let shown = status(&scene, &[]);
+    let errors: Vec<&str> = shown["leases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|lease| {
+            lease["condition"]["error"]
+                .as_str()
+                .or(lease["condition"]["reason"].as_str())
+        })
+        .collect();
+    for error in ["told to panic", "told to fail", "told to halt"] {
+        assert!(errors.iter().any(|one| one.contains(error)), "{error}: {errors:?}");
+    }
+    let table = succeed(&scene, &["status", "unit", "shop", "orders"]);
+    assert!(table.contains("the delegate has failed"), "{table}");
+    assert!(table.contains("the delegate has been running since"), "{table}");
+    assert!(table.contains(": told to halt"), "{table}");
+    host.kill();
+    let _again = scene.started("a").await;
+    scene.until_complete().await;
+    until("all is well", || {
+        states(&status(&scene, &[])).iter().all(|state| state == "held")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_units_place_is_exported_and_it_is_brought_back_there() {
+    let scene = Scene::new(3).await;
+    scene.write(20).await;
+    work(&scene).await;
+    let export = ["export", "unit", "shop", "orders"];
+    let place = succeed(&scene, &export).trim().to_owned();
+    let as_json = succeed(&scene, &[&export[..], &["--json"]].concat());
+    let as_json: Value = serde_json::from_str(&as_json).unwrap();
+    assert_eq!(
+        (as_json["cursor"].as_str(), &as_json["leases"]),
+        (Some(place.as_str()), &3.into())
+    );
+    for number in 0..5 {
+        scene.write_one(format!("later{number}")).await;
+    }
+    work(&scene).await;
+    assert_eq!(scene.ledger().len(), 25);
+    assert_eq!(
+        succeed(&scene, &reset(&place)).trim(),
+        "3 leases moved to where it stood"
+    );
+    work(&scene).await;
+    assert_eq!(scene.ledger().len(), 30, "the five after the export came again");
+    let nobody = fail(&scene, &["export", "nobody", "shop", "orders"]);
+    assert!(nobody.contains("no leases"), "{nobody}");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn the_estimator_counts_what_waits_and_says_what_it_does_not_know() {
 /// Fills the container through `orrery import`, which is the quickest way in.
 fn fill(scene: &Scene, n_items: usize) {
     let arguments = ["import", "shop", "orders", "-", "--endpoint", &scene.server.endpoint];
-    let mut import = Command::new(orrery())
+    let mut import = Command::new(orrery().unwrap())
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -101,11 +101,8 @@ async fn a_read_of_a_split_range_says_that_it_is_gone() {
     scene.write(20).await;
     let (feed, full) = (feed(&scene), EpkRange::full());
     let read = |from| FeedRead {
-        range: &full,
-        from,
-        mode: FeedMode::LatestVersion,
         items_max: Some(5),
-        wait: None,
+        ..FeedRead::new(&full, from, FeedMode::LatestVersion)
     };
     let page = feed.read(read(&Position::From(StartFrom::Beginning))).await.unwrap();
     assert_eq!((page.changes.len(), page.head_lsn.is_some()), (5, true));

@@ -15,3 +15,4 @@ mod moving;
 mod process;
 mod regions;
 mod scene;
+mod storm;

@@ -1,17 +1,17 @@
 //! Processes of a test: servers, hosts and programs, which end with it.
 
 use std::io::BufRead as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use azure_data_cosmos::clients::CosmosClient;
 use azure_data_cosmos::options::Region;
 use azure_data_cosmos::{AccountReference, RoutingStrategy};
-use serde_json::Value;
+pub use orrery_processor::testkit::{EMULATOR_KEY as KEY, binary as orrery};
+use orrery_processor::testkit::{Emulator, port_of};
 
-pub const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that ends with the test.
@@ -72,30 +72,19 @@ impl Drop for Process {
 pub struct Server {
     pub port: u16,
     pub endpoint: String,
-    _process: Process,
+    _emulator: Emulator,
 }
 
 impl Server {
     /// An emulator in memory, with more flags.
-    pub async fn start(n_partitions: usize, flags: &[&str]) -> Server {
-        let mut command = Command::new(orrery());
-        command.args(["emulator", "--memory", "--port", "0"]).args(flags);
-        command.args(["--partitions", &n_partitions.to_string()]);
-        let process = Process::start(command.stderr(Stdio::null()));
-        until("the server is ready", || process.printed("\"ready\"")).await;
-        let ready: Value = serde_json::from_str(&process.output.lock().unwrap()[0]).unwrap();
-        let endpoint = ready["accounts"][0]["endpoint"].as_str().unwrap().to_owned();
-        let port = endpoint
-            .trim_end_matches('/')
-            .rsplit(':')
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
+    pub fn start(n_partitions: usize, flags: &[&str]) -> Server {
+        let partitions = n_partitions.to_string();
+        let flags = [&["--partitions", &partitions], flags].concat();
+        let emulator = Emulator::start(&flags).unwrap();
         Server {
-            port,
-            endpoint,
-            _process: process,
+            port: port_of(emulator.endpoint()).unwrap(),
+            endpoint: emulator.endpoint().to_owned(),
+            _emulator: emulator,
         }
     }
 
@@ -104,26 +93,6 @@ impl Server {
         let routing = RoutingStrategy::ProximityTo(Region::from("West US"));
         CosmosClient::builder().build(account, routing).await.unwrap()
     }
-}
-
-/// The server's binary: given, built beside this test, or built now.
-pub fn orrery() -> &'static Path {
-    static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        if let Some(given) = std::env::var_os("ORRERY_BIN") {
-            return given.into();
-        }
-        let beside = beside().join("orrery");
-        if !beside.exists() {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let built = Command::new(cargo)
-                .args(["build", "--quiet", "--package", "orrerydb"])
-                .status()
-                .unwrap();
-            assert!(built.success());
-        }
-        beside
-    })
 }
 
 /// The folder that holds the binaries of this build.

@@ -33,7 +33,7 @@ impl Scene {
 
     /// A scene on a server with more flags.
     pub async fn with(n_partitions: usize, flags: &[&str]) -> Scene {
-        let server = Server::start(n_partitions, flags).await;
+        let server = Server::start(n_partitions, flags);
         let client = server.client().await;
         client.create_database("shop", None).await.unwrap();
         let database = client.database_client("shop");

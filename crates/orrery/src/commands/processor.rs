@@ -12,7 +12,6 @@ use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::options::Region;
 use azure_data_cosmos::{AccountReference, RoutingStrategy};
 use clap::{Args, Subcommand};
-use orrery_processor::StartFrom;
 use orrery_processor::dead_letters::{ContainerDeadLetters, DeadLetterStore as _};
 use orrery_processor::estimator::Estimator;
 use orrery_processor::feed::FeedSource as _;
@@ -20,6 +19,7 @@ use orrery_processor::feed::sdk::SdkFeed;
 use orrery_processor::operations::{Operations, ResetTo, units};
 use orrery_processor::store::ContainerLeases;
 use orrery_processor::token::FeedToken;
+use orrery_processor::{Cursor, StartFrom};
 
 use crate::client::RemoteFlags;
 use crate::runtime;
@@ -30,6 +30,8 @@ pub enum ProcessorCommand {
     List(ListFlags),
     /// Show a unit: its leases, their owners, and how far each is behind
     Status(StatusFlags),
+    /// Print where a unit stands, as text that `reset --to` and the library take
+    Export(ExportFlags),
     /// Move a unit to another position
     Reset(ResetFlags),
 }
@@ -92,10 +94,16 @@ pub struct StatusFlags {
 }
 
 #[derive(Args, Debug)]
+pub struct ExportFlags {
+    #[command(flatten)]
+    unit: UnitFlags,
+}
+
+#[derive(Args, Debug)]
 pub struct ResetFlags {
     #[command(flatten)]
     unit: UnitFlags,
-    /// `beginning`, `now`, a time such as `2026-08-20T09:15:02Z`, or a feed token such as `"48213"`
+    /// `beginning`, `now`, a time such as `2026-08-20T09:15:02Z`, a feed token such as `"48213"`, or what `export` printed
     #[arg(long, value_name = "POSITION")]
     to: String,
     /// Take the leases from hosts that are running; they go on from the new position
@@ -108,6 +116,7 @@ pub fn run(command: &ProcessorCommand) -> Result<()> {
         match command {
             ProcessorCommand::List(flags) => list(flags).await,
             ProcessorCommand::Status(flags) => status(flags).await,
+            ProcessorCommand::Export(flags) => export(flags).await,
             ProcessorCommand::Reset(flags) => reset(flags).await,
         }
     })
@@ -203,15 +212,39 @@ fn expiry(flags: &UnitFlags) -> Result<Duration> {
     Duration::try_from_secs_f64(flags.expiry).context("the expiry is a number of seconds")
 }
 
+async fn open(unit: &UnitFlags) -> Result<Operations> {
+    let (client, leases) = connect(&unit.leases, &unit.database).await?;
+    let feed = SdkFeed::new(&client, container(&client, &unit.database, &unit.container).await?);
+    Ok(Operations::open(&unit.processor, feed, leases, expiry(unit)?).await?)
+}
+
+async fn export(ExportFlags { unit }: &ExportFlags) -> Result<()> {
+    let operations = open(unit).await?;
+    let (leases, _) = operations.status().await?;
+    ensure!(
+        !leases.is_empty(),
+        "the processor '{}' has no leases here",
+        unit.processor
+    );
+    let cursor = operations.cursor().await?.to_text();
+    if unit.json {
+        println!("{}", serde_json::json!({ "cursor": cursor, "leases": leases.len() }));
+    } else {
+        println!("{cursor}");
+    }
+    Ok(())
+}
+
 async fn reset(flags: &ResetFlags) -> Result<()> {
     let to = position(&flags.to)?;
     let unit = &flags.unit;
-    let (client, leases) = connect(&unit.leases, &unit.database).await?;
-    let feed = SdkFeed::new(&client, container(&client, &unit.database, &unit.container).await?);
-    let operations = Operations::open(&unit.processor, feed, leases, expiry(unit)?).await?;
-    let n_leases = operations.reset(&to, flags.from_running).await?;
+    let n_leases = open(unit).await?.reset(&to, flags.from_running).await?;
     ensure!(n_leases > 0, "the processor '{}' has no leases here", unit.processor);
-    println!("{n_leases} leases moved to {}", flags.to);
+    let place = match to {
+        ResetTo::Cursor(_) => "where it stood",
+        _ => flags.to.as_str(),
+    };
+    println!("{n_leases} leases moved to {place}");
     Ok(())
 }
 
@@ -221,11 +254,16 @@ fn position(text: &str) -> Result<ResetTo> {
     {
         return Ok(ResetTo::Token(FeedToken::new(text)));
     }
+    if let Ok(cursor) = Cursor::parse(text) {
+        return Ok(ResetTo::Cursor(cursor));
+    }
     match StartFrom::parse(text) {
         Some(StartFrom::Now) => Ok(ResetTo::Now),
         Some(StartFrom::Time(time)) if time < SystemTime::UNIX_EPOCH => bail!("'{text}' is before 1970"),
         Some(start) => Ok(ResetTo::Start(start)),
-        None => bail!("'{text}' is not a position: beginning, now, a time like 2026-08-20T09:15:02Z, or a feed token"),
+        None => bail!(
+            "'{text}' is not a position: beginning, now, a time like 2026-08-20T09:15:02Z, a feed token, or what `export` printed"
+        ),
     }
 }
 

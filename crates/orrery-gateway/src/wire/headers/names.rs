@@ -72,6 +72,7 @@ names! {
     FEED_FILTER = "x-orrery-feed-filter";
     FEED_WAIT_MS = "x-orrery-feed-wait-ms";
     FEED_FROM_HISTORY = "x-orrery-feed-from-history";
+    FEED_FACTS_ONLY = "x-orrery-feed-facts-only";
     HEAD_LSN = "x-orrery-head-lsn";
     HEAD_TIME_MS = "x-orrery-head-time-ms";
 }

@@ -39,6 +39,75 @@ async fn all_versions_can_be_read_from_the_oldest_kept_and_from_a_time() {
 }
 
 #[tokio::test]
+async fn a_reader_whose_versions_are_gone_may_go_on_at_the_oldest_that_is_kept() {
+    let shop = Shop::keeping().await;
+    let start = shop.read(&[ALL, ENVELOPED, NOW]).await.token().to_owned();
+    shop.create("a", "1", 0).await;
+    shop.clock.advance_ms(11 * 60_000);
+    shop.create("a", "2", 0).await;
+    shop.delete("a", "1").await;
+    let from = ("if-none-match", start.as_str());
+    for told in ["true", "false"] {
+        let refused = shop
+            .read(&[ALL, ENVELOPED, from, ("x-orrery-feed-from-history", told)])
+            .await;
+        assert_eq!(refused.status, 400, "nothing is skipped unless the reader says so");
+    }
+    let oldest = ("x-orrery-feed-from-history", "oldest");
+    let (changes, token) = shop.drain(&[ALL, ENVELOPED, from, oldest]).await;
+    let kinds: Vec<_> = changes
+        .iter()
+        .map(|change| &change["metadata"]["operationType"])
+        .collect();
+    assert_eq!(kinds, ["create", "delete"], "what is kept comes, in order");
+    let rest = shop.read(&[ALL, ENVELOPED, ("if-none-match", &token)]).await;
+    assert_eq!(rest.status, 304, "from there it goes on as ever");
+    let nonsense = shop
+        .read(&[ALL, ENVELOPED, from, ("x-orrery-feed-from-history", "perhaps")])
+        .await;
+    assert_eq!(nonsense.status, 400);
+}
+
+#[tokio::test]
+async fn a_probe_is_told_of_changes_without_their_items() {
+    let facts = ("x-orrery-feed-facts-only", "true");
+    let shop = Shop::keeping().await;
+    let start = shop.read(&[ALL, ENVELOPED, NOW]).await.token().to_owned();
+    shop.create("a", "1", 0).await;
+    shop.upsert("a", "1", 1).await;
+    let latest = shop.read(&[LATEST, ENVELOPED, facts]).await;
+    let change = &latest.changes()[0];
+    assert_eq!(
+        change["current"],
+        json!({"_lsn": change["metadata"]["lsn"]}),
+        "only its place"
+    );
+    assert!(change["metadata"]["crts"].as_u64().unwrap() > 0);
+    let bare = shop.read(&[LATEST, facts]).await;
+    assert_eq!(bare.changes()[0], change["current"]);
+    let from = ("if-none-match", start.as_str());
+    let versions = shop.read(&[ALL, ENVELOPED, from, facts]).await.changes();
+    assert_eq!(versions.len(), 2);
+    for version in &versions {
+        assert_eq!((&version["current"], version.get("previous")), (&json!({}), None));
+    }
+    let whole = shop.read(&[LATEST, ENVELOPED]).await;
+    let (cheap, dear) = (latest.charge(), whole.charge());
+    assert!(cheap <= dear, "{cheap} against {dear}");
+    assert_eq!(latest.token(), whole.token());
+}
+
+#[tokio::test]
+async fn a_probe_does_not_tell_of_what_has_expired() {
+    let facts = ("x-orrery-feed-facts-only", "true");
+    let shop = Shop::open(json!({"defaultTtl": 10})).await;
+    shop.create("a", "1", 0).await;
+    assert_eq!(shop.read(&[LATEST, facts]).await.changes().len(), 1);
+    shop.clock.advance_ms(11_000);
+    assert_eq!(shop.read(&[LATEST, facts]).await.status, 304);
+}
+
+#[tokio::test]
 async fn a_condition_leaves_out_what_it_does_not_hold_for() {
     let shop = Shop::keeping().await;
     let start = shop.read(&[ALL, ENVELOPED, NOW]).await.token().to_owned();

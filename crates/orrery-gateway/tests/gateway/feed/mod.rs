@@ -52,6 +52,11 @@ impl Page {
         self.answer.header("etag")
     }
 
+    /// Request units.
+    fn charge(&self) -> f64 {
+        self.answer.header("x-ms-request-charge").parse().unwrap()
+    }
+
     /// A field of every change.
     fn field(&self, name: &str) -> Vec<Value> {
         self.changes().iter().map(|change| change[name].clone()).collect()

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use orrery_model::json::{self, Value};
 use orrery_node::api::{
-    ChangeFeedRead, FeedMode, FeedStart, FeedTarget, ItemSelector, MetadataVerb, Operation, Outcome, Page,
+    ChangeFeedRead, FeedMode, FeedStart, FeedTarget, FromHistory, ItemSelector, MetadataVerb, Operation, Outcome, Page,
 };
 use orrery_node::geo::fleet::Outage;
 
@@ -197,7 +197,8 @@ async fn n_changes(world: &World) -> usize {
         n_items_max: None,
         filter: None,
         wait_ms: 0,
-        from_history: false,
+        from_history: FromHistory::No,
+        facts_only: false,
         lasting_tag: true,
     };
     match world.execute(Operation::ChangeFeed(read)).await.unwrap().outcome {

@@ -1,7 +1,10 @@
 //! Units and leases as tables for people and as JSON for programs.
 
+use std::time::Duration;
+
 use orrery_processor::balance::Liveness;
 use orrery_processor::estimator::{LeaseLag, UnitLag, Unknown};
+use orrery_processor::lease::Condition;
 use orrery_processor::operations::LeaseStatus;
 use orrery_processor::range::Tiling;
 use serde_json::{Value, json};
@@ -57,9 +60,15 @@ pub fn status(unit: &Unit, as_json: bool) {
     }
     let row = |status: &LeaseStatus| lease_row(status, lag_of(&status.lease.token));
     let head = [
-        "lease", "owner", "state", "position", "behind", "waiting", "epoch", "crashes",
+        "lease", "owner", "state", "position", "behind", "waiting", "renewed", "epoch", "crashes",
     ];
     table(&head, leases.iter().map(row).collect());
+    for (status, condition) in leases
+        .iter()
+        .filter_map(|status| Some((status, status.lease.condition()?)))
+    {
+        println!("{}: {}", status.lease.token, told(&condition));
+    }
     let total = lag
         .transactions()
         .map_or_else(|| "unknown".to_owned(), |lag| lag.to_string());
@@ -89,7 +98,23 @@ fn state(status: &LeaseStatus) -> &'static str {
         _ if status.lease.is_retired() => "being cut",
         Liveness::Free => "free",
         Liveness::Expired => "expired",
-        Liveness::Live => "held",
+        Liveness::Live => match status.lease.condition() {
+            None => "held",
+            Some(Condition::Failing { .. }) => "failing",
+            Some(Condition::Running { .. }) => "running",
+            Some(Condition::Halted { .. }) => "halted",
+        },
+    }
+}
+
+/// Why a lease does not get on, in a sentence.
+fn told(condition: &Condition) -> String {
+    match condition {
+        Condition::Failing { attempts, since, error } => {
+            format!("the delegate has failed {attempts} times since {since}: {error}")
+        }
+        Condition::Running { since } => format!("the delegate has been running since {since}"),
+        Condition::Halted { since, reason } => format!("halted at {since}: {reason}"),
     }
 }
 
@@ -100,6 +125,7 @@ fn lease_json(status: &LeaseStatus, lag: Option<&LeaseLag>) -> Value {
         "crashes": lease.n_crashes(), "position": lag.and_then(|lag| lag.position.clone()),
         "transactions": lag.and_then(|lag| lag.transactions.ok()),
         "waitingSeconds": lag.and_then(|lag| lag.waiting).map(|waiting| waiting.as_secs_f64()),
+        "renewedSecondsAgo": status.age.map(|age| age.as_secs_f64()), "condition": lease.condition(),
     })
 }
 
@@ -111,18 +137,18 @@ fn lease_row(status: &LeaseStatus, lag: Option<&LeaseLag>) -> Vec<String> {
         Some(Err(Unknown::NoPosition)) => "not started".to_owned(),
         Some(Err(Unknown::RangeGone)) => "range was cut".to_owned(),
         Some(Err(Unknown::WindowExceeded)) => "beyond the window".to_owned(),
+        Some(Err(Unknown::Uncountable)) => "across a failover".to_owned(),
         Some(Err(Unknown::Unreadable)) | None => "unknown".to_owned(),
     };
-    let waiting = lag
-        .and_then(|lag| lag.waiting)
-        .map_or_else(none, |waiting| format!("{:.0} s", waiting.as_secs_f64()));
+    let seconds = |time: Option<Duration>| time.map_or_else(none, |time| format!("{:.0} s", time.as_secs_f64()));
     vec![
         lease.token.clone(),
         lease.owner.clone().unwrap_or_else(none),
         state(status).to_owned(),
         lag.and_then(|lag| lag.position.clone()).unwrap_or_else(none),
         behind,
-        waiting,
+        seconds(lag.and_then(|lag| lag.waiting)),
+        seconds(status.age),
         lease.epoch().to_string(),
         lease.n_crashes().to_string(),
     ]
