@@ -123,11 +123,20 @@ impl<'a> Headers<'a> {
             ));
         }
         let epk = |name| self.parsed(name, |text| Epk::parse(text).filter(|_| text.len() <= EPK_DIGITS_MAX));
+        let (epk_min, epk_max) = (epk(&name::START_EPK)?, epk(&name::END_EPK)?);
+        if let (Some(min), Some(max)) = (&epk_min, &epk_max)
+            && min >= max
+        {
+            // Not "gone": a client would look for a range that never was, again and again.
+            return Err(Error::bad_request(
+                "The range of effective partition keys ends before it begins.",
+            ));
+        }
         Ok(FeedTarget {
             partition_key: self.partition_key()?,
             partition: self.partition_id()?,
-            epk_min: epk(&name::START_EPK)?,
-            epk_max: epk(&name::END_EPK)?,
+            epk_min,
+            epk_max,
         })
     }
 

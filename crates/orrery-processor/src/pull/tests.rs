@@ -1,8 +1,11 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::testkit::ScriptedFeed;
+use crate::token::FeedToken;
 
 fn cursor(texts: &[(&str, u64)]) -> Cursor {
     let part = |(range, lsn): &(&str, u64)| Part {
@@ -29,6 +32,20 @@ fn write(feed: &ScriptedFeed, n: usize) {
     for number in 0..n {
         feed.put(&format!("k{number}"), "item", json!(number));
     }
+}
+
+#[test]
+fn a_range_goes_to_the_earliest_of_the_places_it_spans_and_nowhere_if_one_is_missing() {
+    let kept = cursor(&[("-10", 7), ("10-20", 3), ("30-FF", 9)]);
+    let place = |range: &str| match kept.position_of(&range.parse().unwrap())? {
+        Position::After(token) => token.lsn(),
+        Position::From(_) => None,
+    };
+    assert_eq!(
+        [place("-08"), place("08-18"), place("30-40")],
+        [Some(7), Some(3), Some(9)]
+    );
+    assert_eq!([place("18-28"), place("20-30"), place("-FF")], [None; 3]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::scene::{Scene, until};
+use crate::scene::{Scene, is_soak, until};
 
 const N_HOSTS: usize = 4;
 const N_LEASES: usize = 32;
@@ -17,7 +17,7 @@ struct Load {
 }
 
 fn load() -> Load {
-    if std::env::var_os("ORRERY_SOAK").is_some() {
+    if is_soak() {
         return Load {
             lasts: Duration::from_secs(3600),
             acquire_ms: 13_000,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::scene::{Scene, until};
+use crate::scene::{Scene, is_soak, until};
 
 #[tokio::test]
 async fn the_leases_of_a_killed_process_run_elsewhere_within_expiry_and_a_cycle() {
@@ -36,10 +36,14 @@ async fn a_frozen_process_writes_nothing_stale_when_it_wakes() {
     scene.until_shares(&[("frozen", 2), ("other", 2)]).await;
     scene.write(40).await;
     scene.until_complete().await;
+    let froze = Instant::now();
     frozen.signal("STOP");
     scene.write(40).await;
     scene.until_shares(&[("other", 4)]).await;
     scene.until_complete().await;
+    if is_soak() {
+        tokio::time::sleep(Duration::from_secs(90).saturating_sub(froze.elapsed())).await;
+    }
     let before = scene.stored().await;
     frozen.signal("CONT");
     // It lets go, and gets its share again only by asking.
@@ -101,12 +105,20 @@ async fn an_item_that_ends_the_process_is_found_and_set_aside() {
 async fn leases_that_cannot_be_written_are_let_go_in_time_and_taken_again() {
     let scene = Scene::new(2).await;
     let host = scene.started("a").await;
-    scene.write(10).await;
-    scene.until_complete().await;
-    scene.add_fault(&json!({"operation": "replace_item", "container": "leases", "status": 503, "message": "down"}));
-    until("the host fences itself", || host.printed("Fenced")).await;
-    scene.clear_faults();
-    scene.write(10).await;
-    scene.until_complete().await;
-    scene.until_shares(&[("a", 2)]).await;
+    // Two minutes of it in a soak.
+    let lasts = Duration::from_secs(if is_soak() { 120 } else { 0 });
+    for status in [503, 429] {
+        scene.write(10).await;
+        scene.until_complete().await;
+        let (began, n_before) = (Instant::now(), host.n_printed("Fenced"));
+        let rule = json!({"operation": "replace_item", "container": "leases", "status": status, "message": "down"});
+        scene.add_fault(&rule);
+        until("the host fences itself", || host.n_printed("Fenced") >= n_before + 2).await;
+        tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
+        scene.clear_faults();
+        scene.write(10).await;
+        scene.until_complete().await;
+        scene.until_shares(&[("a", 2)]).await;
+    }
+    assert!(scene.ledger().repeated().is_empty(), "it stopped before it had to");
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::library::{builder, feed, start};
 use crate::process::orrery;
-use crate::scene::{Scene, until};
+use crate::scene::{Scene, is_soak, until};
 
 fn estimator(scene: &Scene) -> Estimator {
     Estimator::new("unit", feed(scene), ContainerLeases::new(scene.leases.clone())).unwrap()
@@ -64,7 +64,7 @@ fn fill(scene: &Scene, n_items: usize) {
 
 #[tokio::test]
 async fn a_unit_that_starts_now_on_a_large_container_has_no_backlog() {
-    let n_items = if std::env::var_os("ORRERY_SOAK").is_some() {
+    let n_items = if is_soak() {
         1_000_000
     } else {
         20_000

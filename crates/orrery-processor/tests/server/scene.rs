@@ -16,6 +16,11 @@ use serde_json::{Value, json};
 pub use crate::process::{KEY, Process, Server, until};
 use crate::process::{PATIENCE, beside};
 
+/// Whether the long versions are wanted.
+pub fn is_soak() -> bool {
+    std::env::var_os("ORRERY_SOAK").is_some()
+}
+
 pub struct Scene {
     pub server: Server,
     pub client: CosmosClient,
