@@ -130,7 +130,7 @@ fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Erro
                 let line = json!({
                     "key": change.key(&["/pk".to_owned()]), "id": change.id(), "lsn": change.metadata.lsn,
                     "host": instance, "lease": context.lease, "operation": format!("{:?}", change.metadata.operation),
-                    "batch": n_before,
+                    "batch": n_before, "epoch": context.epoch,
                 });
                 format!("{line}\n")
             })

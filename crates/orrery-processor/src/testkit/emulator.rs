@@ -47,10 +47,9 @@ impl Emulator {
         self.output.read_line(&mut line)?;
         let ready: Value = serde_json::from_str(&line).map_err(|_| Error::other("the server did not start"))?;
         let account = &ready["accounts"][0];
-        let endpoint = |of: &Value| of["endpoint"].as_str().unwrap_or_default().to_owned();
-        self.endpoint = endpoint(account);
+        self.endpoint = endpoint_of(account);
         let regions = account["regions"].as_array().into_iter().flatten();
-        self.region_endpoints = regions.map(endpoint).collect();
+        self.region_endpoints = regions.map(endpoint_of).collect();
         Ok(())
     }
 
@@ -76,6 +75,10 @@ impl Drop for Emulator {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn endpoint_of(served: &Value) -> String {
+    served["endpoint"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The port of an address such as `http://localhost:8081/`.

@@ -64,11 +64,7 @@ fn fill(scene: &Scene, n_items: usize) {
 
 #[tokio::test]
 async fn a_unit_that_starts_now_on_a_large_container_has_no_backlog() {
-    let n_items = if is_soak() {
-        1_000_000
-    } else {
-        20_000
-    };
+    let n_items = if is_soak() { 1_000_000 } else { 20_000 };
     let scene = Scene::new(4).await;
     fill(&scene, n_items);
     let estimator = estimator(&scene);

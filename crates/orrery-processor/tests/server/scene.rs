@@ -106,10 +106,19 @@ impl Scene {
         self.directory.path().join("ledger")
     }
 
+    /// What was delivered, as a sink would take it: one that knows a key's epoch refuses what comes under a lower one, which is
+    /// what a host writes that was frozen in the middle of a batch and has not noticed yet that its lease is gone.
     pub fn ledger(&self) -> Ledger {
         let text = std::fs::read_to_string(self.ledger_path()).unwrap_or_default();
+        let mut epochs: BTreeMap<String, u64> = BTreeMap::new();
         let line = |line: &str| {
             let line: Value = serde_json::from_str(line).ok()?;
+            let epoch = line["epoch"].as_u64()?;
+            let known = epochs.entry(line["key"].as_str()?.to_owned()).or_default();
+            if epoch < *known {
+                return None;
+            }
+            *known = epoch;
             Some(Delivery {
                 key: line["key"].as_str()?.to_owned(),
                 id: line["id"].as_str()?.to_owned(),

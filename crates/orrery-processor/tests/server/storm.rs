@@ -80,7 +80,7 @@ impl Storm {
             }
             Blow::Merge => {
                 let partitions = self.scene.partitions();
-                if partitions.len() > PARTITIONS_MAX || round % 2 == 0 && partitions.len() > 2 {
+                if partitions.len() > PARTITIONS_MAX || round.is_multiple_of(2) && partitions.len() > 2 {
                     let left = round % (partitions.len() - 1);
                     self.scene.merge(partitions[left], partitions[left + 1]);
                 }
