@@ -84,11 +84,11 @@ async fn a_batch_comes_again_when_the_delegate_wants_it_and_nothing_is_given_up(
     })
     .await;
     let mut events = running.events();
-    next(&mut events, |event| match event {
-        Event::BatchPostponed { after, .. } => Some(assert_eq!(after, Duration::from_secs(60))),
+    let postponed = next(&mut events, |event| match event {
+        Event::BatchPostponed { after, .. } => Some(after),
         _ => None,
-    })
-    .await;
+    });
+    assert_eq!(postponed.await, Duration::from_secs(60));
     scene.until_complete().await;
     assert_eq!(*attempts.lock().unwrap(), (1..=10).collect::<Vec<_>>());
     assert!(
@@ -176,11 +176,11 @@ async fn a_delegate_that_stops_the_host_may_save_its_batch_first() {
     let processor = scene.host("a").build_raw(delegate).unwrap();
     let mut events = processor.events();
     let running = processor.start().await.unwrap();
-    next(&mut events, |event| match event {
-        Event::LeaseReleased { why, .. } => Some(assert_eq!(why, Loss::Stopped)),
+    let released = next(&mut events, |event| match event {
+        Event::LeaseReleased { why, .. } => Some(why),
         _ => None,
-    })
-    .await;
+    });
+    assert_eq!(released.await, Loss::Stopped);
     next(&mut events, |event| matches!(event, Event::StopRequested).then_some(())).await;
     running.stop(GRACE).await;
     let other = scene.start("b").await;

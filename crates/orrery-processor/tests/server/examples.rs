@@ -136,7 +136,7 @@ fn every_block_of_the_guide_stands_in_an_example() {
     for block in blocks {
         let wanted = lines(block);
         let stands = |example: &&str| lines(example).windows(wanted.len()).any(|some| some == wanted);
-        assert!(examples.iter().any(|example| stands(example)), "{block}");
+        assert!(examples.iter().any(stands), "{block}");
     }
     assert!(examples[0].lines().count() <= 40, "the first processor has forty lines");
 }
