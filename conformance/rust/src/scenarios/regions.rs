@@ -21,7 +21,7 @@ pub fn cases() -> Cases {
         "region-down" => [down],
         "region-planned-failover" => [planned_failover],
         "region-forced-failover" => [forced_failover],
-        "region-conflict-feed" => skip "the SDK has no conflicts",
+        "region-conflict-feed" => [skip "the SDK has no conflicts"],
     ]
 }
 
