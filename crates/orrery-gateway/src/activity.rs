@@ -47,12 +47,12 @@ fn uuid(high: u64, low: u64) -> [u8; 36] {
     let low = (low & !(0b11 << 62)) | (0b10 << 62);
     let bits = (u128::from(high) << 64) | u128::from(low);
     let mut text = [b'-'; 36];
-    let mut shift = 128;
-    for (index, digit) in text.iter_mut().enumerate() {
-        if !matches!(index, 8 | 13 | 18 | 23) {
-            shift -= 4;
-            *digit = DIGITS[(bits >> shift) as usize & 0xF];
-        }
+    let mut at = 0;
+    for (index, byte) in bits.to_be_bytes().into_iter().enumerate() {
+        at += usize::from(matches!(index, 4 | 6 | 8 | 10));
+        text[at] = DIGITS[usize::from(byte >> 4)];
+        text[at + 1] = DIGITS[usize::from(byte & 0xF)];
+        at += 2;
     }
     text
 }

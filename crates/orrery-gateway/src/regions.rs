@@ -41,16 +41,16 @@ impl RegionHandler {
         own.unwrap_or_else(|| self.fleet.writer())
     }
 
-    async fn execute(&self, request: Request) -> Result<Reply, Failure> {
+    /// Who answers data requests; `None` when nobody does, ever.
+    fn executor(&self) -> Result<Option<Arc<Node>>, Error> {
         if let Some(region) = self.region {
-            let node = self.fleet.find_node(region).ok_or_else(not_here)?;
-            return node.execute(request).await;
+            return self.fleet.find_node(region).map(Some).ok_or_else(not_here);
         }
         // The account is known at the global endpoint whatever is down; the region behind it may be.
         match self.fleet.outage(self.fleet.topology().writer().id) {
-            Some(Outage::Hanging) => std::future::pending().await,
-            Some(Outage::Unavailable) => Err(unavailable().into()),
-            None => self.fleet.writer().execute(request).await,
+            Some(Outage::Hanging) => Ok(None),
+            Some(Outage::Unavailable) => Err(unavailable()),
+            None => Ok(Some(self.fleet.writer())),
         }
     }
 
@@ -97,7 +97,11 @@ impl RegionHandler {
 
 impl Handler for RegionHandler {
     fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>> {
-        Box::pin(self.execute(request))
+        match self.executor() {
+            Ok(Some(node)) => Box::pin(async move { node.execute(request).await }),
+            Ok(None) => Box::pin(std::future::pending()),
+            Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+        }
     }
 
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>> {

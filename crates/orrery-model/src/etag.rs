@@ -22,7 +22,13 @@ impl Etag {
 }
 
 impl Etag {
-    /// The characters a client sees. Every answer carries a tag, so it is made without the formatting machinery.
+    /// What [`Etag`] displays. Every answer carries a tag, so this is done without the formatting machinery.
+    pub fn quoted(self) -> String {
+        let text = self.to_text();
+        str::from_utf8(&text).expect("digits, dashes and quotes").to_owned()
+    }
+
+    /// The characters a client sees.
     fn to_text(self) -> [u8; 38] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [b'-'; 38];

@@ -3,14 +3,24 @@
 //! Text is standard base64 with `-` for `/`. A database's id is the first four bytes of its containers', a container's the
 //! first eight of its items'; clients rely on being able to slice them.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// A resource id of any kind.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceId(Vec<u8>);
+/// A resource id of any kind. Every request carries some around, so its bytes are kept in place.
+#[derive(Clone)]
+pub struct ResourceId {
+    bytes: [u8; BYTES_MAX],
+    n_bytes: u8,
+}
+
+/// What the deepest resources have: items, scripts, permissions.
+const BYTES_MAX: usize = 16;
+const DATABASE_BYTES: usize = 4;
+const OWNER_BYTES: usize = 8;
 
 /// What the high nibble of the last byte of a container's child says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +34,41 @@ pub enum ChildKind {
 }
 
 impl ResourceId {
-    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> ResourceId {
-        ResourceId(bytes.into())
+    /// `None` when there are more bytes than any resource has.
+    pub fn from_bytes(bytes: &[u8]) -> Option<ResourceId> {
+        (bytes.len() <= BYTES_MAX).then(|| ResourceId::of(&[bytes]))
+    }
+
+    /// These parts, one after the other; together they fit.
+    fn of(parts: &[&[u8]]) -> ResourceId {
+        let (mut bytes, mut n_bytes) = ([0; BYTES_MAX], 0);
+        for part in parts {
+            bytes[n_bytes..n_bytes + part.len()].copy_from_slice(part);
+            n_bytes += part.len();
+        }
+        ResourceId {
+            bytes,
+            n_bytes: n_bytes as u8,
+        }
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes[..usize::from(self.n_bytes)]
+    }
+
+    /// The database that a container, or anything in one, belongs to; a database's own.
+    pub fn database_part(&self) -> ResourceId {
+        self.first(DATABASE_BYTES)
+    }
+
+    /// The container or user that an item, script or permission belongs to; a container's or user's own.
+    pub fn owner_part(&self) -> ResourceId {
+        self.first(OWNER_BYTES)
+    }
+
+    fn first(&self, n_bytes: usize) -> ResourceId {
+        let bytes = self.as_bytes();
+        ResourceId::of(&[&bytes[..bytes.len().min(n_bytes)]])
     }
 
     /// Reads the text form.
@@ -37,12 +76,12 @@ impl ResourceId {
         if !text.len().is_multiple_of(4) || text.is_empty() || text.contains('/') {
             return None;
         }
-        STANDARD.decode(text.replace('-', "/")).ok().map(ResourceId)
+        ResourceId::from_bytes(&STANDARD.decode(text.replace('-', "/")).ok()?)
     }
 
     /// The `n`-th database of an account.
     pub fn database(n: u32) -> ResourceId {
-        ResourceId(scatter(n).to_be_bytes().to_vec())
+        ResourceId::of(&[&scatter(n).to_be_bytes()])
     }
 
     /// The `n`-th container of a database: the top bit of its own four bytes tells it from a user.
@@ -68,16 +107,17 @@ impl ResourceId {
 
     /// The `n`-th offer: three bytes, different and never zero for numbers below 2^24 - 1.
     pub fn offer(n: u32) -> ResourceId {
-        ResourceId((n.wrapping_add(1).wrapping_mul(0x9E_3779) & 0xFF_FFFF).to_be_bytes()[1..].to_vec())
+        let scattered = n.wrapping_add(1).wrapping_mul(0x9E_3779) & 0xFF_FFFF;
+        ResourceId::of(&[&scattered.to_be_bytes()[1..]])
     }
 
     fn child<const N: usize>(&self, own: [u8; N]) -> ResourceId {
-        ResourceId([self.0.as_slice(), &own].concat())
+        ResourceId::of(&[self.as_bytes(), &own])
     }
 
     /// The four bytes of a container that are its own.
     pub fn own_bytes(&self) -> [u8; 4] {
-        self.0
+        self.as_bytes()
             .get(4..8)
             .and_then(|bytes| bytes.try_into().ok())
             .unwrap_or_default()
@@ -90,9 +130,43 @@ fn scatter(n: u32) -> u32 {
     n.wrapping_add(1).wrapping_mul(0x9E37_79B1) & 0x7FFF_FFFF
 }
 
+impl PartialEq for ResourceId {
+    fn eq(&self, other: &ResourceId) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for ResourceId {}
+
+impl PartialOrd for ResourceId {
+    fn partial_cmp(&self, other: &ResourceId) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ResourceId {
+    fn cmp(&self, other: &ResourceId) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for ResourceId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
 impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&STANDARD.encode(&self.0).replace('/', "-"))
+        let mut text = [0; BYTES_MAX.div_ceil(3) * 4];
+        let n_characters = STANDARD
+            .encode_slice(self.as_bytes(), &mut text)
+            .map_err(|_| fmt::Error)?;
+        let text = &mut text[..n_characters];
+        text.iter_mut()
+            .filter(|character| **character == b'/')
+            .for_each(|slash| *slash = b'-');
+        f.write_str(str::from_utf8(text).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -190,8 +264,12 @@ mod tests {
 
         #[test]
         fn every_id_reads_back(bytes in prop::collection::vec(any::<u8>(), 1..20), text in "\\PC{0,12}") {
-            let rid = ResourceId::from_bytes(bytes);
-            prop_assert_eq!(ResourceId::parse(&rid.to_string()), Some(rid));
+            let rid = ResourceId::from_bytes(&bytes);
+            prop_assert_eq!(rid.is_some(), bytes.len() <= BYTES_MAX);
+            if let Some(rid) = rid {
+                prop_assert_eq!(rid.as_bytes(), bytes);
+                prop_assert_eq!(ResourceId::parse(&rid.to_string()), Some(rid));
+            }
             if let Some(rid) = ResourceId::parse(&text) {
                 prop_assert_eq!(rid.to_string(), text);
             }

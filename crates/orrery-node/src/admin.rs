@@ -40,7 +40,7 @@ impl Node {
             Some((database, container)) => vec![self.named(database, container)?],
             None => {
                 let mut all: Vec<_> = self.control.catalogue().containers().cloned().collect();
-                all.sort_by(|a, b| (&a.database_name, &a.name).cmp(&(&b.database_name, &b.name)));
+                all.sort_by(|a, b| (&a.facts.database_name, &a.name).cmp(&(&b.facts.database_name, &b.name)));
                 all
             }
         };
@@ -101,7 +101,7 @@ impl Node {
         let partition = self.partition(range)?;
         let state = PartitionState::load(&*partition.snapshot()?).map_err(unreadable)?;
         Ok(PartitionInfo {
-            database: container.database_name.clone(),
+            database: container.facts.database_name.clone(),
             container: container.name.clone(),
             partition: range.partition,
             range: range.range.clone(),

@@ -1,6 +1,7 @@
 //! What can be asked of a node, and what it answers. The gateway speaks HTTP on one side and these types on the other;
 //! nothing here knows a header, a path or an envelope.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use orrery_model::etag::Precondition;
 use orrery_model::json::{Parsed, Value};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::patch::Patch;
+use orrery_model::session::SessionProgress;
 use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken};
 pub use orrery_partition::history::ChangeKind;
 pub use orrery_query::index::IndexUse;
@@ -419,7 +421,7 @@ pub struct StepResult {
 pub struct Facts {
     pub charge: Charge,
     /// Present once a container was found.
-    pub container: Option<ContainerFacts>,
+    pub container: Option<Arc<ContainerFacts>>,
     /// Present once a physical partition was reached.
     pub partition: Option<PartitionFacts>,
     /// Change feeds: where the partition's log stands.
@@ -461,6 +463,19 @@ pub struct ContainerFacts {
     pub database_name: String,
     pub name: String,
     pub rid: ResourceId,
+    /// The text of `rid`.
+    pub rid_text: String,
+}
+
+impl ContainerFacts {
+    pub fn new(database_name: String, name: String, rid: ResourceId) -> ContainerFacts {
+        ContainerFacts {
+            rid_text: rid.to_string(),
+            database_name,
+            name,
+            rid,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -469,8 +484,19 @@ pub struct PartitionFacts {
     pub lsn: Lsn,
     /// LSN of the item's version, for item operations.
     pub item_lsn: Option<Lsn>,
-    /// One pair: this partition.
-    pub session: SessionToken,
+    /// With the partition and the LSN, all that a session token says of it.
+    pub session_version: i64,
+}
+
+impl PartitionFacts {
+    /// What a client has seen once it has seen this answer.
+    pub fn session(&self) -> SessionToken {
+        let progress = SessionProgress {
+            version: self.session_version,
+            lsn: self.lsn,
+        };
+        SessionToken::single(self.partition, progress)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub async fn execute(
 ) -> Result<Reply, Failure> {
     let container = find_container(node, options, &operation.container)?;
     let mut facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         ..Facts::default()
     };
     let results = if operation.atomic {
@@ -156,7 +156,7 @@ async fn submit(
     let Ok(partition) = node.partition(range) else {
         return Ok(None);
     };
-    partition.throttle.admit(node.now())?;
+    partition.throttle.admit(|| node.now())?;
     let answer = partition.submit(Command::Item(step.clone())).await?;
     facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
     let paying = Arc::clone(&partition);

@@ -8,26 +8,28 @@
 //! Memory is bounded: each shard evicts in the order of entry, giving items read in the meantime a second turn.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
+use hashbrown::{DefaultHashBuilder, HashTable};
 use orrery_model::{LogId, Lsn};
 use orrery_partition::stored::StoredItem;
 
 use super::sync::Mutex;
 
 /// Names one item: its log, EPK bytes and id.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CacheKey {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CacheKey<'a> {
     pub log: LogId,
-    pub epk: Vec<u8>,
-    pub id: String,
+    pub epk: &'a [u8],
+    pub id: &'a str,
 }
 
 #[derive(Debug)]
 pub struct HotCache {
     shards: Vec<Mutex<Shard>>,
     shard_bytes_max: usize,
+    hasher: DefaultHashBuilder,
 }
 
 const SHARDS: usize = 64;
@@ -36,9 +38,9 @@ const ENTRY_BYTES: usize = 200;
 
 #[derive(Debug, Default)]
 struct Shard {
-    entries: HashMap<CacheKey, Entry>,
-    /// Keys in the order they entered; a key may be gone from `entries`.
-    order: VecDeque<CacheKey>,
+    entries: HashTable<Entry>,
+    /// Names in the order they entered, with their hashes. A place whose very name is not in `entries` any more is dead.
+    order: VecDeque<(u64, Arc<Name>)>,
     bytes: usize,
     /// Writers between bar and release.
     n_barred: usize,
@@ -57,8 +59,41 @@ pub struct CacheUsage {
 
 #[derive(Debug)]
 struct Entry {
+    hash: u64,
+    name: Arc<Name>,
     item: Arc<StoredItem>,
     read_since: bool,
+}
+
+/// A key that the cache owns.
+#[derive(Debug)]
+struct Name {
+    log: LogId,
+    /// EPK, then id.
+    text: Box<[u8]>,
+    n_epk_bytes: usize,
+}
+
+impl Name {
+    fn of(key: CacheKey<'_>) -> Name {
+        Name {
+            log: key.log,
+            text: [key.epk, key.id.as_bytes()].concat().into(),
+            n_epk_bytes: key.epk.len(),
+        }
+    }
+
+    fn is(&self, key: CacheKey<'_>) -> bool {
+        let (epk, id) = self.text.split_at(self.n_epk_bytes);
+        self.log == key.log && epk == key.epk && id == key.id.as_bytes()
+    }
+}
+
+/// A key with its hash.
+#[derive(Clone, Copy)]
+struct Hashed<'a> {
+    key: CacheKey<'a>,
+    hash: u64,
 }
 
 impl HotCache {
@@ -67,18 +102,20 @@ impl HotCache {
         HotCache {
             shards,
             shard_bytes_max: bytes_max / SHARDS,
+            hasher: DefaultHashBuilder::default(),
         }
     }
 
-    pub fn get(&self, key: &CacheKey) -> Option<Arc<StoredItem>> {
-        self.shard(key, |shard| {
-            let Some(entry) = shard.entries.get_mut(key) else {
+    pub fn get(&self, key: CacheKey<'_>) -> Option<Arc<StoredItem>> {
+        self.shard(key, |shard, hashed| {
+            let Some(entry) = shard.entry(hashed) else {
                 shard.n_misses += 1;
                 return None;
             };
             entry.read_since = true;
+            let item = Arc::clone(&entry.item);
             shard.n_hits += 1;
-            Some(Arc::clone(&entry.item))
+            Some(item)
         })
     }
 
@@ -95,37 +132,37 @@ impl HotCache {
     }
 
     /// Offers an item read from a snapshot at `lsn`.
-    pub fn fill(&self, key: CacheKey, item: Arc<StoredItem>, lsn: Lsn) {
+    pub fn fill(&self, key: CacheKey<'_>, item: Arc<StoredItem>, lsn: Lsn) {
         let bytes_max = self.shard_bytes_max;
-        self.shard(&key.clone(), |shard| {
+        self.shard(key, |shard, hashed| {
             let changed_since = shard.changed.get(&key.log).is_some_and(|changed| *changed > lsn);
             if shard.n_barred == 0 && !changed_since {
-                shard.insert(key, item, bytes_max);
+                shard.insert(hashed, item, bytes_max);
             }
         });
     }
 
     /// Announces that a writer is about to change a key. Must be followed by [`HotCache::release`].
-    pub fn bar(&self, key: &CacheKey) {
-        self.shard(key, |shard| {
+    pub fn bar(&self, key: CacheKey<'_>) {
+        self.shard(key, |shard, hashed| {
             shard.n_barred += 1;
-            shard.remove(key);
+            shard.remove(hashed);
         });
     }
 
     /// Ends what [`HotCache::bar`] began: the key changed at `lsn` to `item`, or to nothing that may be shown (`None`).
-    pub fn release(&self, key: CacheKey, lsn: Option<Lsn>, item: Option<Arc<StoredItem>>) {
+    pub fn release(&self, key: CacheKey<'_>, lsn: Option<Lsn>, item: Option<Arc<StoredItem>>) {
         let bytes_max = self.shard_bytes_max;
-        self.shard(&key.clone(), |shard| {
+        self.shard(key, |shard, hashed| {
             shard.n_barred -= 1;
             // A key changed twice in one batch is released twice; the later version must win.
-            shard.remove(&key);
+            shard.remove(hashed);
             if let Some(lsn) = lsn {
                 let changed = shard.changed.entry(key.log).or_insert(lsn);
                 *changed = (*changed).max(lsn);
             }
             if let Some(item) = item {
-                shard.insert(key, item, bytes_max);
+                shard.insert(hashed, item, bytes_max);
             }
         });
     }
@@ -134,17 +171,18 @@ impl HotCache {
     pub fn clear(&self, log: LogId) {
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let keys: Vec<CacheKey> = shard.entries.keys().filter(|key| key.log == log).cloned().collect();
-            keys.iter().for_each(|key| shard.remove(key));
+            let shard = &mut *shard;
+            let gone = shard.entries.extract_if(|entry| entry.name.log == log);
+            shard.bytes -= gone.map(|entry| size(&entry)).sum::<usize>();
             shard.changed.remove(&log);
         }
     }
 
-    fn shard<T>(&self, key: &CacheKey, with: impl FnOnce(&mut Shard) -> T) -> T {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let index = hasher.finish() as usize % self.shards.len();
-        with(&mut lock(&self.shards[index]))
+    fn shard<T>(&self, key: CacheKey<'_>, with: impl FnOnce(&mut Shard, Hashed<'_>) -> T) -> T {
+        let hash = self.hasher.hash_one(key);
+        // The table inside the shard goes by the lowest and the highest bits.
+        let index = (hash >> 32) as usize % self.shards.len();
+        with(&mut lock(&self.shards[index]), Hashed { key, hash })
     }
 }
 
@@ -153,46 +191,58 @@ fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
 }
 
 impl Shard {
-    fn insert(&mut self, key: CacheKey, item: Arc<StoredItem>, bytes_max: usize) {
-        let bytes = size(&key, &item);
+    fn entry(&mut self, Hashed { key, hash }: Hashed<'_>) -> Option<&mut Entry> {
+        self.entries.find_mut(hash, |entry| entry.name.is(key))
+    }
+
+    fn insert(&mut self, hashed: Hashed<'_>, item: Arc<StoredItem>, bytes_max: usize) {
+        let Hashed { key, hash } = hashed;
+        let entry = Entry {
+            hash,
+            name: Arc::new(Name::of(key)),
+            item,
+            read_since: false,
+        };
+        let bytes = size(&entry);
         if bytes > bytes_max / 4 {
             return;
         }
-        self.remove(&key);
+        self.remove(hashed);
         while self.bytes + bytes > bytes_max && self.evict_one() {}
         self.bytes += bytes;
-        self.order.push_back(key.clone());
-        self.entries.insert(
-            key,
-            Entry {
-                item,
-                read_since: false,
-            },
-        );
+        self.order.push_back((hash, Arc::clone(&entry.name)));
+        self.entries.insert_unique(hash, entry, |entry| entry.hash);
         // Removed keys leave their place in the order behind; drop those now and then.
         if self.order.len() > 2 * self.entries.len() + 64 {
             let entries = &self.entries;
-            let mut seen = std::collections::HashSet::new();
-            self.order
-                .retain(|key| entries.contains_key(key) && seen.insert(key.clone()));
+            self.order.retain(|(hash, name)| {
+                let same = |entry: &Entry| Arc::ptr_eq(&entry.name, name);
+                entries.find(*hash, same).is_some()
+            });
         }
     }
 
-    fn remove(&mut self, key: &CacheKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.bytes -= size(key, &entry.item);
+    fn remove(&mut self, Hashed { key, hash }: Hashed<'_>) {
+        self.remove_if(hash, |entry| entry.name.is(key));
+    }
+
+    fn remove_if(&mut self, hash: u64, is_it: impl FnMut(&Entry) -> bool) {
+        if let Ok(found) = self.entries.find_entry(hash, is_it) {
+            let (entry, _) = found.remove();
+            self.bytes -= size(&entry);
         }
     }
 
     fn evict_one(&mut self) -> bool {
-        while let Some(key) = self.order.pop_front() {
-            match self.entries.get_mut(&key) {
+        while let Some((hash, name)) = self.order.pop_front() {
+            let same = |entry: &Entry| Arc::ptr_eq(&entry.name, &name);
+            match self.entries.find_mut(hash, same) {
                 Some(entry) if entry.read_since => {
                     entry.read_since = false;
-                    self.order.push_back(key);
+                    self.order.push_back((hash, name));
                 }
                 Some(_) => {
-                    self.remove(&key);
+                    self.remove_if(hash, same);
                     return true;
                 }
                 None => {}
@@ -202,6 +252,6 @@ impl Shard {
     }
 }
 
-fn size(key: &CacheKey, item: &StoredItem) -> usize {
-    ENTRY_BYTES + 2 * (key.epk.len() + key.id.len()) + item.id.len() + item.body.len()
+fn size(entry: &Entry) -> usize {
+    ENTRY_BYTES + 2 * entry.name.text.len() + entry.item.id.len() + entry.item.body.len()
 }

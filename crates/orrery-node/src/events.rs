@@ -234,7 +234,7 @@ fn named(catalogue: &Catalogue, rid: &ResourceId) -> Option<Named> {
 fn reshard(catalogue: &Catalogue, container: &ResourceId, record: &ReshardRecord) -> Option<Reshard> {
     let entry = catalogue.container(container)?;
     Some(Reshard {
-        database: entry.database_name.clone(),
+        database: entry.facts.database_name.clone(),
         container: entry.name.clone(),
         parents: record.parents.clone(),
         children: record.children.iter().map(|(child, ..)| *child).collect(),

@@ -36,7 +36,7 @@ pub async fn read(
     let container = find_container(node, options, container)?;
     authorize::scope(principal, &container.rid, target.partition_key.as_ref(), None)?;
     let mut facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         ..Facts::default()
     };
     let result = read_page(node, options, &container, target, page, &mut facts).await;
@@ -73,7 +73,7 @@ async fn read_page(
                 continue;
             }
         };
-        partition.throttle.admit(node.now())?;
+        partition.throttle.admit(|| node.now())?;
         partition
             .wait_for_session(options.session.as_ref(), &entry.parents)
             .await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use orrery_model::etag::Precondition;
 use orrery_model::rid::ChildKind;
-use orrery_model::{Charge, Epk, Error, PartitionKey, ResourceId, Result, Status};
+use orrery_model::{Charge, Epk, Error, Etag, PartitionKey, ResourceId, Result, Status};
 use orrery_partition::command::{Action, Command, Effect, Step, StepOutcome, Target};
 use orrery_partition::decide::{not_found, precondition_failed};
 use orrery_partition::draft::ItemDraft;
@@ -16,7 +16,7 @@ use crate::api::{
     Resource,
 };
 use crate::authorize;
-use crate::catalogue::{ContainerEntry, RangeEntry};
+use crate::catalogue::ContainerEntry;
 use crate::node::Node;
 use crate::partition::{Answer, Partition};
 
@@ -31,7 +31,7 @@ pub async fn execute(
 ) -> Result<Reply, Failure> {
     let container = find_container(node, options, &operation.container)?;
     let mut facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         charge: Charge::read_nothing(),
         ..Facts::default()
     };
@@ -55,17 +55,10 @@ pub async fn execute(
             )
             .await
         }
+        // Boxed, so that reads do not carry the state of writing.
         verb => {
-            write(
-                node,
-                principal,
-                &container,
-                partition_key.as_ref(),
-                precondition,
-                verb,
-                &mut facts,
-            )
-            .await
+            let key = partition_key.as_ref();
+            Box::pin(write(node, principal, &container, key, precondition, verb, &mut facts)).await
         }
     };
     finish(result, facts)
@@ -111,14 +104,13 @@ async fn read(
     let key = required_key(container, key)?;
     authorize::scope(principal, &container.rid, Some(&key), item_rid(item))?;
     let epk = Epk::of(container.definition.partition_key(), &key);
-    let (range, partition) = serving(node, container, &epk)?;
-    partition.throttle.admit(node.now())?;
-    partition
-        .wait_for_session(options.session.as_ref(), &range.parents)
-        .await?;
+    let (container, partition) = serving(node, container, &epk)?;
+    partition.throttle.admit(|| node.now())?;
+    let ancestors = container.range(partition.id).map_or(&[][..], |range| &range.parents);
+    partition.wait_for_session(options.session.as_ref(), ancestors).await?;
     let found = match item {
         ItemSelector::Id(id) => partition.find(&container.definition, &epk, id)?,
-        ItemSelector::Rid(rid) => match item_number(container, rid) {
+        ItemSelector::Rid(rid) => match item_number(&container, rid) {
             Some(number) => partition.find_number(&container.definition, &epk, number)?,
             None => None,
         },
@@ -132,7 +124,7 @@ async fn read(
     let found = found.ok_or_else(not_found)?;
     facts.charge = Charge::read(found.body.len());
     partition.throttle.pay(facts.charge);
-    let etag = found.etag.to_string();
+    let etag = found.etag.quoted();
     match precondition {
         Precondition::IfNoneMatch(_) if !precondition.holds(Some(&found.etag)) => {
             facts.charge = Charge::read_nothing();
@@ -170,7 +162,7 @@ async fn write(
 
 pub fn outcome_of(outcome: StepOutcome) -> Result<Outcome> {
     let StepOutcome { effect, etag, body, .. } = outcome;
-    let etag = etag.map(|etag| etag.to_string()).unwrap_or_default();
+    let etag = etag.map(Etag::quoted).unwrap_or_default();
     Ok(match effect {
         Effect::Created => Outcome::Created(Resource {
             body: body.unwrap_or_default(),
@@ -186,20 +178,20 @@ pub fn outcome_of(outcome: StepOutcome) -> Result<Outcome> {
 }
 
 /// The partition that serves an EPK, also when it was split or merged since the request found its container.
-fn serving(node: &Node, container: &Arc<ContainerEntry>, epk: &Epk) -> Result<(RangeEntry, Arc<Partition>)> {
+fn serving(node: &Node, container: &Arc<ContainerEntry>, epk: &Epk) -> Result<(Arc<ContainerEntry>, Arc<Partition>)> {
     let mut container = Arc::clone(container);
     loop {
-        let range = container.route(epk).ok_or_else(gone)?.clone();
-        match node.partition(&range) {
-            Ok(partition) => return Ok((range, partition)),
-            Err(error) => {
-                let current = node.control.catalogue().container(&container.rid).cloned();
-                container = current.ok_or_else(crate::catalogue::owner_not_found)?;
-                if container.route(epk).is_none_or(|now| now.log == range.log) {
-                    return Err(error);
-                }
-            }
+        let range = container.route(epk).ok_or_else(gone)?;
+        let error = match node.partition(range) {
+            Ok(partition) => return Ok((container, partition)),
+            Err(error) => error,
+        };
+        let current = node.control.catalogue().container(&container.rid).cloned();
+        let current = current.ok_or_else(crate::catalogue::owner_not_found)?;
+        if current.route(epk).is_none_or(|now| now.log == range.log) {
+            return Err(error);
         }
+        container = current;
     }
 }
 
@@ -253,7 +245,7 @@ pub async fn send(
 
 /// Sends a command to one partition.
 pub async fn send_to(node: &Node, partition: &Partition, command: Command, facts: &mut Facts) -> Result<Answer> {
-    partition.throttle.admit(node.now())?;
+    partition.throttle.admit(|| node.now())?;
     let answer = partition.command(command).await;
     let lsn = answer.as_ref().map_or(orrery_model::Lsn::ZERO, |answer| answer.lsn);
     facts.partition = Some(partition.facts(lsn, answer.is_ok().then_some(lsn)));
@@ -349,7 +341,7 @@ pub async fn delete_partition_key(
     authorize::scope(principal, &container.rid, Some(&key), None)?;
     let epk = Epk::of(container.definition.partition_key(), &key);
     let mut facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         ..Facts::default()
     };
     let mut charge = Charge::ZERO;

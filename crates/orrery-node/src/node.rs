@@ -1,9 +1,9 @@
 //! The node: one front door for every operation of an account in this region.
 
-use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use orrery_model::log::{Opened, Operation as LogOperation, Transaction};
 use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status, Timestamp};
 use orrery_partition::command::Command;
@@ -167,11 +167,14 @@ impl Node {
                 container,
                 target,
                 page,
-            } => feed::read(self, &principal, &options, &container, &target, &page).await,
+            } => Box::pin(feed::read(self, &principal, &options, &container, &target, &page)).await,
             Operation::DeletePartitionKey {
                 container,
                 partition_key,
-            } => items::delete_partition_key(self, &principal, &options, &container, &partition_key).await,
+            } => {
+                let deleted = items::delete_partition_key(self, &principal, &options, &container, &partition_key);
+                Box::pin(deleted).await
+            }
             Operation::Query {
                 container,
                 target,
@@ -189,7 +192,7 @@ impl Node {
                     cross_partition,
                     diagnostics,
                 };
-                query::items(self, &principal, &options, request).await
+                Box::pin(query::items(self, &principal, &options, request)).await
             }
             Operation::QueryPlan {
                 container,
@@ -197,18 +200,11 @@ impl Node {
                 features,
                 partition_key,
             } => {
-                query::plan_for_client(
-                    self,
-                    &principal,
-                    &options,
-                    &container,
-                    &query,
-                    &features,
-                    partition_key.as_ref(),
-                )
-                .await
+                let (query, key) = (&query, partition_key.as_ref());
+                let planned = query::plan_for_client(self, &principal, &options, &container, query, &features, key);
+                Box::pin(planned).await
             }
-            Operation::ChangeFeed(read) => change_feed::read(self, &principal, &options, read).await,
+            Operation::ChangeFeed(read) => Box::pin(change_feed::read(self, &principal, &options, read)).await,
         }
     }
 

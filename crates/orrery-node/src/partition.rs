@@ -192,10 +192,10 @@ impl Partition {
     pub fn find(&self, definition: &ContainerDefinition, epk: &Epk, id: &str) -> Result<Option<Arc<StoredItem>>> {
         let key = CacheKey {
             log: self.log.id(),
-            epk: epk.as_bytes().to_vec(),
-            id: id.to_owned(),
+            epk: epk.as_bytes(),
+            id,
         };
-        if let Some(item) = self.cache.get(&key) {
+        if let Some(item) = self.cache.get(key) {
             return Ok(Some(item));
         }
         let form = EpkForm::of(definition.partition_key());
@@ -247,12 +247,11 @@ impl Partition {
     pub fn facts(&self, lsn: Lsn, item_lsn: Option<Lsn>) -> PartitionFacts {
         let progress = self.progress();
         let lsn = progress.lsn.max(lsn).max(item_lsn.unwrap_or(Lsn::ZERO));
-        let session = SessionToken::single(self.id, SessionProgress { lsn, ..progress });
         PartitionFacts {
             partition: self.id,
             lsn,
             item_lsn,
-            session,
+            session_version: progress.version,
         }
     }
 

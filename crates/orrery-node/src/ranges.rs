@@ -1,5 +1,7 @@
 //! The physical partitions of a container as clients see them: a feed that can be polled for what is new.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use orrery_model::json::{Number, Object, Value};
 use orrery_model::rid::ChildKind;
@@ -22,7 +24,7 @@ pub fn read(
     authorize::scope(principal, &container.rid, None, None)?;
     let facts = Facts {
         charge: Charge::metadata(false),
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         ..Facts::default()
     };
     let newest = container.ranges.iter().map(|range| range.since.0).max().unwrap_or(0);

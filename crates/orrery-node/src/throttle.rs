@@ -28,13 +28,13 @@ impl Throttle {
     }
 
     /// Refuses with 429 when the bucket is empty.
-    pub fn admit(&self, now: Timestamp) -> Result<()> {
+    pub fn admit(&self, now: impl FnOnce() -> Timestamp) -> Result<()> {
         let rate = self.rate.load(Ordering::Relaxed);
         if rate == 0 {
             return Ok(());
         }
         let mut bucket = self.lock();
-        bucket.fill(i64::from(rate), now);
+        bucket.fill(i64::from(rate), now());
         if bucket.level > 0 {
             return Ok(());
         }
@@ -79,19 +79,19 @@ mod tests {
         let throttle = Throttle::default();
         throttle.set_rate(400);
         let start = Timestamp(1_000_000);
-        throttle.admit(start).unwrap();
+        throttle.admit(|| start).unwrap();
         throttle.pay(Charge::hundredths(50_000));
-        let error = throttle.admit(start).unwrap_err();
+        let error = throttle.admit(|| start).unwrap_err();
         assert_eq!(error.status(), Status::THROTTLED);
         let wait_ms = error.retry_after_ms().unwrap();
-        assert!(throttle.admit(Timestamp(start.0 + wait_ms / 2)).is_err());
-        throttle.admit(Timestamp(start.0 + wait_ms)).unwrap();
+        assert!(throttle.admit(|| Timestamp(start.0 + wait_ms / 2)).is_err());
+        throttle.admit(|| Timestamp(start.0 + wait_ms)).unwrap();
     }
 
     #[test]
     fn without_a_rate_everything_is_let_in() {
         let throttle = Throttle::default();
         throttle.pay(Charge::hundredths(1_000_000));
-        throttle.admit(Timestamp(1)).unwrap();
+        throttle.admit(|| Timestamp(1)).unwrap();
     }
 }

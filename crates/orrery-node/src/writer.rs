@@ -241,8 +241,9 @@ pub async fn append_cached(
     expected: Position,
     staged: Vec<Staged>,
 ) -> Result<(), StorageError> {
-    let changed = changed_items(log.id(), staged.iter().map(|staged| &*staged.transaction));
-    changed.keys().for_each(|key| cache.bar(key));
+    let transactions: Vec<_> = staged.iter().map(|staged| Arc::clone(&staged.transaction)).collect();
+    let changed = changed_items(log.id(), &transactions);
+    changed.keys().for_each(|key| cache.bar(*key));
     // Also when the outcome is unknown: were the write there after all, an older fill must not hide it.
     let lsn = staged.last().map(|last| last.transaction.lsn);
     let appended = log.append(expected, staged).await;
@@ -253,10 +254,7 @@ pub async fn append_cached(
 }
 
 /// The items that transactions change, with their last version.
-fn changed_items<'a>(
-    log: LogId,
-    transactions: impl Iterator<Item = &'a Transaction>,
-) -> HashMap<CacheKey, Option<StoredItem>> {
+fn changed_items(log: LogId, transactions: &[Arc<Transaction>]) -> HashMap<CacheKey<'_>, Option<StoredItem>> {
     let mut changed = HashMap::new();
     for transaction in transactions {
         for (index, operation) in transaction.operations.iter().enumerate() {
@@ -268,8 +266,8 @@ fn changed_items<'a>(
             changed.insert(
                 CacheKey {
                     log,
-                    epk: epk.as_bytes().to_vec(),
-                    id: id.clone(),
+                    epk: epk.as_bytes(),
+                    id,
                 },
                 item,
             );

@@ -48,11 +48,11 @@ struct World {
     broken: Broken,
 }
 
-fn key() -> CacheKey {
+fn key() -> CacheKey<'static> {
     CacheKey {
         log: LogId(1),
-        epk: vec![1],
-        id: "a".to_owned(),
+        epk: &[1],
+        id: "a",
     }
 }
 
@@ -72,7 +72,7 @@ impl World {
     /// What `Writer::append` does; every second append fails and changes nothing.
     fn write(&self, version: u64, fails: bool) {
         if fails || self.broken != Broken::BarAfterAppend {
-            self.cache.bar(&key());
+            self.cache.bar(key());
         }
         if fails {
             self.cache.release(key(), None, None);
@@ -80,7 +80,7 @@ impl World {
         }
         self.visible.store(version, Ordering::SeqCst);
         if self.broken == Broken::BarAfterAppend {
-            self.cache.bar(&key());
+            self.cache.bar(key());
         }
         self.cache.release(key(), Some(Lsn(version)), Some(item(version)));
         self.known.fetch_max(version, Ordering::SeqCst);
@@ -89,7 +89,7 @@ impl World {
     /// What `Partition::find` does.
     fn read(&self) {
         let known = self.known.load(Ordering::SeqCst);
-        let shown = match self.cache.get(&key()) {
+        let shown = match self.cache.get(key()) {
             Some(item) => item.lsn.0,
             None => {
                 let snapshot = self.visible.load(Ordering::SeqCst);
@@ -135,7 +135,7 @@ fn check(broken: Broken) {
             reader.join().expect("a reader ends");
         }
         // When all is quiet the cache holds what is visible, or nothing.
-        let cached = world.cache.get(&key()).map(|item| item.lsn.0);
+        let cached = world.cache.get(key()).map(|item| item.lsn.0);
         assert!(
             cached.is_none_or(|version| version == VERSIONS),
             "the cache keeps {cached:?}, which is older than {VERSIONS}"

@@ -76,7 +76,7 @@ impl ItemDraft {
     /// The stored text: the item followed by its system properties.
     pub fn finish(&self, identity: &Identity, number: u64, etag: Etag, at: Timestamp) -> Bytes {
         let rid = ResourceId::child_of_container(&identity.container, ChildKind::Item, number).to_string();
-        let etag = etag.to_string();
+        let etag = etag.quoted();
         let mut text = Vec::with_capacity(self.open_text.len() + 200);
         text.extend_from_slice(&self.open_text);
         let seconds = at.seconds();
@@ -106,7 +106,7 @@ pub struct Identity {
 
 impl Identity {
     pub fn new(container: ResourceId) -> Identity {
-        let database = ResourceId::from_bytes(&container.as_bytes()[..4]);
+        let database = container.database_part();
         let self_link = format!("dbs/{database}/colls/{container}/");
         Identity { container, self_link }
     }

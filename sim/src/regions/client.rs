@@ -100,9 +100,9 @@ impl Client {
         let Some(partition) = facts.partition else {
             return Answer::Refused(404, 0);
         };
-        self.session.merge(&partition.session);
+        self.session.merge(&partition.session());
         let at = partition
-            .session
+            .session()
             .get(partition.partition)
             .map(|seen| (seen.version, seen.lsn));
         let found = found.map(|outcome| {
@@ -162,12 +162,12 @@ impl Client {
 
     fn written(&mut self, item: Item, value: u64, reply: Reply) -> Answer {
         let partition = reply.facts.partition.expect("a write reached a partition");
-        self.session.merge(&partition.session);
+        self.session.merge(&partition.session());
         if let Outcome::Created(resource) | Outcome::Found(resource) = reply.outcome {
             self.remember(item, value, resource.etag);
         }
         let progress = partition
-            .session
+            .session()
             .get(partition.partition)
             .expect("the token is about the partition");
         let lsn = partition.item_lsn.expect("a write has an LSN");
@@ -232,7 +232,7 @@ impl Client {
         if let Some(Ok(reply)) = answered
             && let Some(partition) = reply.facts.partition
         {
-            self.session.merge(&partition.session);
+            self.session.merge(&partition.session());
         }
     }
 

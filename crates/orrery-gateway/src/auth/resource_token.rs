@@ -113,7 +113,7 @@ fn decode(payload: &[u8]) -> Option<(Grant, u64)> {
         _ => Some(PartitionKey::parse(std::str::from_utf8(key).ok()?).ok()?),
     };
     let grant = Grant {
-        resource: ResourceId::from_bytes(rid),
+        resource: ResourceId::from_bytes(rid)?,
         read_only: flags & READ_ONLY != 0,
         partition_key,
     };

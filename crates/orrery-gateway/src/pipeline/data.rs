@@ -11,7 +11,6 @@ use crate::connection::Peer;
 use crate::faults::{Effect, Fault, Subject};
 use crate::handler::Presence;
 use crate::permissions::TokenIssue;
-use crate::wire::headers::names;
 use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
 
 /// Answers a request, or says why it is refused before it reaches the handler.
@@ -127,16 +126,14 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
     let charge = answer
         .as_ref()
         .map_or_else(|failure| failure.facts.charge, |reply| reply.facts.charge);
-    let mut response = wire::encode(&RequestMeta { activity_id, form }, answer);
-    if response.headers().contains_key(names::LSN) {
-        let n_read_regions = HeaderValue::from(n_read_regions);
-        response
-            .headers_mut()
-            .insert(names::NUMBER_OF_READ_REGIONS, n_read_regions);
-    }
+    let meta = RequestMeta {
+        activity_id,
+        form,
+        n_read_regions,
+    };
     Ok(Answered {
         charge,
-        ..Answered::new(name, response)
+        ..Answered::new(name, wire::encode(&meta, answer))
     })
 }
 

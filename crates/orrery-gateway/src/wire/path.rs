@@ -199,11 +199,15 @@ fn child_rid(parent: Option<&Selector>, text: &str) -> Result<ResourceId> {
 
 fn segments(path: &str) -> Result<Vec<Cow<'_, str>>> {
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
+    let is_plain = memchr::memchr(b'%', path.as_bytes()).is_none();
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         if segments.len() == SEGMENTS_MAX {
             return Err(unknown());
         }
-        segments.push(decode_segment(segment)?);
+        segments.push(match is_plain {
+            true => Cow::Borrowed(segment),
+            false => decode_segment(segment)?,
+        });
     }
     Ok(segments)
 }

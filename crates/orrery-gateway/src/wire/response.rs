@@ -3,7 +3,7 @@
 //! Error bodies are built in exactly one function, [`error_body`]. A point read is the hot path: its body is passed on
 //! untouched and numbers become header values without a detour through strings.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orrery_model::json;
 use orrery_model::{Error, Status};
@@ -15,12 +15,15 @@ use super::{batch, change_feed, feed};
 
 mod diagnostics;
 mod facts;
+mod values;
 
 /// What answering a request needs to know about it.
 #[derive(Clone, Debug)]
 pub struct RequestMeta {
     pub activity_id: HeaderValue,
     pub form: ReplyForm,
+    /// Of the account, beside the region that takes writes.
+    pub n_read_regions: usize,
 }
 
 /// The answer to a request that reached the node.
@@ -37,6 +40,7 @@ pub fn refuse(activity_id: HeaderValue, error: Error) -> Response<Bytes> {
     let meta = RequestMeta {
         activity_id,
         form: ReplyForm::default(),
+        n_read_regions: 0,
     };
     encode_failure(&meta, &error.into())
 }
@@ -47,10 +51,10 @@ pub fn encode_account(activity_id: &HeaderValue, document: Bytes) -> Response<By
 }
 
 fn encode_reply(meta: &RequestMeta, reply: Reply) -> Result<Response<Bytes>, Failure> {
-    let mut headers = general_headers(&meta.activity_id);
-    if meta.form != ReplyForm::Plan {
-        facts::insert(&mut headers, &reply.facts, &meta.form);
-    }
+    let mut headers = match meta.form {
+        ReplyForm::Plan => general_headers(&meta.activity_id),
+        _ => facts::headers(meta, &reply.facts),
+    };
     let (status, body) = match reply.outcome {
         Outcome::Created(resource) => (
             StatusCode::CREATED,
@@ -135,8 +139,7 @@ fn steps(meta: &RequestMeta, results: Vec<StepResult>) -> (StatusCode, Bytes) {
 
 fn encode_failure(meta: &RequestMeta, failure: &Failure) -> Response<Bytes> {
     let error = &failure.error;
-    let mut headers = general_headers(&meta.activity_id);
-    facts::insert(&mut headers, &failure.facts, &meta.form);
+    let mut headers = facts::headers(meta, &failure.facts);
     headers.insert(names::SUBSTATUS, HeaderValue::from(error.status().sub));
     if let Some(milliseconds) = error.retry_after_ms() {
         headers.insert(names::RETRY_AFTER_MS, HeaderValue::from(milliseconds));
@@ -165,16 +168,23 @@ fn error_body(meta: &RequestMeta, error: &Error) -> Bytes {
 const AGENT: &str = concat!("orrery/", env!("CARGO_PKG_VERSION"));
 
 fn general_headers(activity_id: &HeaderValue) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(32);
+    let mut headers = HeaderMap::with_capacity(N_HEADERS_USUAL);
     headers.insert(names::ACTIVITY_ID, activity_id.clone());
-    headers.insert(names::SCHEMA_VERSION, HeaderValue::from_static("1.18"));
-    headers.insert(names::SERVICE_VERSION, HeaderValue::from_static("version=2.14.0.0"));
-    headers.insert(names::GATEWAY_VERSION, HeaderValue::from_static("version=2.14.0"));
+    insert_versions(&mut headers);
     headers
 }
 
+/// Room for what most answers have.
+const N_HEADERS_USUAL: usize = 24;
+
+fn insert_versions(headers: &mut HeaderMap) {
+    headers.insert(names::SCHEMA_VERSION, HeaderValue::from_static("1.18"));
+    headers.insert(names::SERVICE_VERSION, HeaderValue::from_static("version=2.14.0.0"));
+    headers.insert(names::GATEWAY_VERSION, HeaderValue::from_static("version=2.14.0"));
+}
+
 fn insert_etag(headers: &mut HeaderMap, etag: String) {
-    if let Ok(value) = HeaderValue::try_from(etag) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(etag)) {
         headers.insert(names::ETAG, value);
     }
 }
@@ -191,11 +201,6 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response<
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
-}
-
-/// A header value made of text that was written for one.
-fn header_text(text: BytesMut) -> Option<HeaderValue> {
-    HeaderValue::from_maybe_shared(text.freeze()).ok()
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! The catalogue is a view like any other: [`Catalogue::apply`] takes the records of the system log in order, at start
 //! from the store and afterwards from each commit. Nothing else changes it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use orrery_model::offer::Throughput;
 use orrery_model::{ContainerDefinition, EpkRange, Error, LogId, Lsn, PartitionId, ResourceId, Result, Status};
 use orrery_partition::draft::Identity;
@@ -36,7 +36,8 @@ pub struct Catalogue {
 pub struct ContainerEntry {
     pub rid: ResourceId,
     pub name: String,
-    pub database_name: String,
+    /// What every answer says about it.
+    pub facts: Arc<ContainerFacts>,
     pub identity: Identity,
     pub definition: Arc<ContainerDefinition>,
     pub definition_version: u64,
@@ -59,14 +60,6 @@ pub struct RangeEntry {
 }
 
 impl ContainerEntry {
-    pub fn facts(&self) -> ContainerFacts {
-        ContainerFacts {
-            database_name: self.database_name.clone(),
-            name: self.name.clone(),
-            rid: self.rid.clone(),
-        }
-    }
-
     /// The partition that holds an EPK.
     pub fn route(&self, epk: &orrery_model::Epk) -> Option<&RangeEntry> {
         let after = self.ranges.partition_point(|entry| entry.range.min <= *epk);
@@ -140,7 +133,11 @@ impl Catalogue {
             None => ContainerEntry {
                 rid: rid.clone(),
                 name: record.name.clone(),
-                database_name: database.map(|database| database.name.clone()).unwrap_or_default(),
+                facts: Arc::new(ContainerFacts::new(
+                    database.map(|database| database.name.clone()).unwrap_or_default(),
+                    record.name.clone(),
+                    rid.clone(),
+                )),
                 identity: Identity::new(rid.clone()),
                 definition,
                 definition_version: record.version,
@@ -180,6 +177,19 @@ impl Catalogue {
         }
     }
 
+    /// The resource id that a client's word stands for; one it gave itself need not exist.
+    fn rid_of<'a>(
+        &'a self,
+        kind: ResourceKind,
+        parent: Option<&ResourceId>,
+        target: &'a Selector,
+    ) -> Option<&'a ResourceId> {
+        match target {
+            Selector::Name(name) => self.names.get(&(kind, parent.cloned()))?.get(name),
+            Selector::Rid(rid) => Some(rid),
+        }
+    }
+
     /// The resource of a kind under a parent.
     pub fn find(
         &self,
@@ -187,10 +197,7 @@ impl Catalogue {
         parent: Option<&ResourceId>,
         target: &Selector,
     ) -> Option<(ResourceId, &Arc<ResourceRecord>)> {
-        let rid = match target {
-            Selector::Name(name) => self.names.get(&(kind, parent.cloned()))?.get(name)?,
-            Selector::Rid(rid) => rid,
-        };
+        let rid = self.rid_of(kind, parent, target)?;
         let record = self.resources.get(rid)?;
         (record.kind == kind && record.parent.as_ref() == parent).then(|| (rid.clone(), record))
     }
@@ -239,9 +246,9 @@ impl Catalogue {
         let found = match &container.container {
             Selector::Rid(rid) => self.containers.get(rid),
             Selector::Name(_) => self
-                .find(ResourceKind::Database, None, &container.database)
-                .and_then(|(database, _)| self.find(ResourceKind::Container, Some(&database), &container.container))
-                .and_then(|(rid, _)| self.containers.get(&rid)),
+                .rid_of(ResourceKind::Database, None, &container.database)
+                .and_then(|database| self.rid_of(ResourceKind::Container, Some(database), &container.container))
+                .and_then(|rid| self.containers.get(rid)),
         };
         found.cloned().ok_or_else(owner_not_found)
     }
@@ -264,7 +271,7 @@ impl Catalogue {
 
     /// Throughput a container may use: its own, or its database's.
     pub fn throughput_of(&self, container: &ResourceId) -> Option<Throughput> {
-        let database = ResourceId::from_bytes(&container.as_bytes()[..4]);
+        let database = container.database_part();
         let own = self.offer_of(container).or_else(|| self.offer_of(&database));
         own.map(|(_, offer)| offer.throughput)
     }

@@ -52,7 +52,7 @@ pub async fn read(
     let container = find_container(node, options, &request.container)?;
     authorize::scope(principal, &container.rid, request.target.partition_key.as_ref(), None)?;
     let mut facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         charge: Charge::page(0, 0),
         ..Facts::default()
     };
@@ -213,7 +213,7 @@ impl Reader<'_> {
 
     async fn part(&self, part: &Part, facts: &mut Facts) -> Result<(Scanned, wait::Watched)> {
         let partition = self.node.partition(&part.entry)?;
-        partition.throttle.admit(self.node.now())?;
+        partition.throttle.admit(|| self.node.now())?;
         partition
             .wait_for_session(self.options.session.as_ref(), &part.entry.parents)
             .await?;

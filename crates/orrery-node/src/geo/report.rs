@@ -68,7 +68,7 @@ impl Fleet {
         let system = writer.duty.progress.of(orrery_model::LogId::SYSTEM).lag(region.id);
         for (container, range) in writer.all_ranges() {
             info.partitions.push(PartitionLag {
-                database: container.database_name.clone(),
+                database: container.facts.database_name.clone(),
                 container: container.name.clone(),
                 partition: range.partition,
                 lag: writer.duty.progress.of(range.log).lag(region.id),

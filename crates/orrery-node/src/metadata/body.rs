@@ -37,9 +37,7 @@ pub fn of_offer(rid: &ResourceId, record: &OfferRecord) -> Bytes {
 
 /// `_self`: the path made of resource ids, with a slash at its end.
 pub fn self_link(rid: &ResourceId, kind: ResourceKind) -> String {
-    let bytes = rid.as_bytes();
-    let part = |length: usize| ResourceId::from_bytes(&bytes[..length.min(bytes.len())]);
-    let (database, own) = (part(4), part(8));
+    let (database, own) = (rid.database_part(), rid.owner_part());
     match kind {
         ResourceKind::Database => format!("dbs/{rid}/"),
         ResourceKind::Container => format!("dbs/{database}/colls/{rid}/"),

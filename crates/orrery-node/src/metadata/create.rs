@@ -11,7 +11,7 @@ use orrery_model::{ContainerDefinition, EpkRange, Error, PartitionId, ResourceId
 use orrery_partition::draft::Identity;
 
 use super::{body, conflict, kinds, parent, replace, shown};
-use crate::api::{Outcome, ResourceKind, Selector};
+use crate::api::{ContainerFacts, Outcome, ResourceKind, Selector};
 use crate::catalogue::{ContainerEntry, OfferRecord, PartitionRecord, RangeEntry, Record, ResourceRecord};
 use crate::control::Change;
 use crate::node::Node;
@@ -95,7 +95,7 @@ async fn create_container(
         identity: Identity::new(rid.clone()),
         rid: rid.clone(),
         name: record.name.clone(),
-        database_name: String::new(),
+        facts: Arc::new(ContainerFacts::new(String::new(), record.name.clone(), rid.clone())),
         definition,
         definition_version: record.version,
         ranges: Vec::new(),

@@ -171,7 +171,7 @@ fn read(
             .control
             .catalogue()
             .container(&rid)
-            .map(|container| container.facts());
+            .map(|container| Arc::clone(&container.facts));
     }
     if matches!(precondition, Precondition::IfNoneMatch(_)) && !precondition.holds(Some(&record.etag)) {
         return Ok(Outcome::NotModified {

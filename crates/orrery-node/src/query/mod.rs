@@ -83,7 +83,7 @@ pub async fn items(
     let container = find_container(node, options, &request.container)?;
     authorize::scope(principal, &container.rid, request.target.partition_key.as_ref(), None)?;
     let mut facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         charge: Charge::page(0, 0),
         ..Facts::default()
     };
@@ -150,7 +150,7 @@ async fn page_of_items(
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in &ranges {
         let partition = node.partition(entry)?;
-        partition.throttle.admit(node.now())?;
+        partition.throttle.admit(|| node.now())?;
         partition
             .wait_for_session(options.session.as_ref(), &entry.parents)
             .await?;
@@ -279,7 +279,7 @@ pub async fn plan_for_client(
     let container = find_container(node, options, container)?;
     authorize::scope(principal, &container.rid, partition_key, None)?;
     let facts = Facts {
-        container: Some(container.facts()),
+        container: Some(Arc::clone(&container.facts)),
         charge: Charge::metadata(false),
         ..Facts::default()
     };

@@ -155,7 +155,7 @@ async fn fill(world: &World, numbers: std::ops::Range<usize>) -> SessionToken {
     for n in numbers {
         let (key, body) = document(n);
         let reply = world.create(&key, &body).await.unwrap();
-        session.merge(&reply.facts.partition.unwrap().session);
+        session.merge(&reply.facts.partition.unwrap().session());
     }
     session
 }

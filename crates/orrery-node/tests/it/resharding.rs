@@ -87,7 +87,7 @@ async fn write_until(world: Arc<World>, stop: Arc<AtomicBool>, n_done: Arc<Atomi
             }
         };
         let reply = answer.unwrap_or_else(|failure| panic!("writer {writer}, step {n}: {failure:?}"));
-        session.merge(&reply.facts.partition.as_ref().unwrap().session);
+        session.merge(&reply.facts.partition.as_ref().unwrap().session());
         match reply.outcome {
             Outcome::Deleted => drop(ledger.remove(&id)),
             _ => drop(ledger.insert(id.clone(), (n, lsn_of(&reply)))),
@@ -283,7 +283,7 @@ async fn children_accept_the_session_of_their_parents() {
             .create(&key, &format!(r#"{{"id":"{n}","pk":"{key}"}}"#))
             .await
             .unwrap();
-        session.merge(&reply.facts.partition.unwrap().session);
+        session.merge(&reply.facts.partition.unwrap().session());
     }
     let check = async |session: &SessionToken| {
         for n in 0..20 {
@@ -303,7 +303,7 @@ async fn children_accept_the_session_of_their_parents() {
     // What the children tell is accepted by the child of their merge, together with what their parent told.
     for n in 0..20 {
         let reply = world.read(&format!("k{n}"), &n.to_string()).await.unwrap();
-        session.merge(&reply.facts.partition.unwrap().session);
+        session.merge(&reply.facts.partition.unwrap().session());
     }
     world.node.merge("db", "c", (1, 2)).await.unwrap();
     check(&session).await;

@@ -15,7 +15,7 @@ async fn fill(world: &World, n_items: usize) -> SessionToken {
         let key = format!("k{}", n % 50);
         let body = format!(r#"{{"id":"{n}","pk":"{key}","n":{n}}}"#);
         let reply = world.item(&key, ItemVerb::Upsert { body: item(&body) }).await.unwrap();
-        session.merge(&reply.facts.partition.unwrap().session);
+        session.merge(&reply.facts.partition.unwrap().session());
     }
     session
 }

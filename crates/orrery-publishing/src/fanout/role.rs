@@ -64,7 +64,7 @@ impl FanoutSettings {
                 ..RetryPolicy::default()
             },
             page: 500,
-            in_flight: 16,
+            in_flight: 64,
             save_every: 500,
             spread_above: 50_000,
             buckets: 16,

@@ -8,7 +8,7 @@ use orrery_publishing::database::PageRequest;
 
 use super::world::{NOTIFICATIONS_PER_USER, REVIEWS_PER_ARTICLE, World, article_id, user_name};
 use crate::report::Row;
-use crate::rows::Settings;
+use crate::rows::{Settings, settle};
 
 const P99_GOAL_MS: f64 = 20.0;
 const GROWTH_GOAL: f64 = 1.3;
@@ -94,7 +94,7 @@ pub async fn rows(settings: &Settings) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Fills up from one size to another, and waits until every region has everything.
+/// Fills up from one size to another, and waits until every region has everything and has put it in order.
 async fn load(world: &World, from: Size, to: Size) -> Result<()> {
     let begun = Instant::now();
     world.publish(from.n_articles..to.n_articles).await?;
@@ -110,6 +110,9 @@ async fn load(world: &World, from: Size, to: Size) -> Result<()> {
                 is_there
             })
             .await?;
+    }
+    for server in &world.servers {
+        settle(server).await?;
     }
     eprintln!("loaded {to:?} in {:?}", begun.elapsed());
     Ok(())

@@ -1,6 +1,7 @@
+use std::sync::Arc;
+
 use orrery_model::json::Value;
-use orrery_model::session::SessionProgress;
-use orrery_model::{Charge, Lsn, PartitionId, ResourceId, SessionToken};
+use orrery_model::{Charge, Lsn, PartitionId, ResourceId};
 use orrery_node::api::{Change, Changes, ContainerFacts, Facts, FeedOf, PartitionFacts, Resource, ResourceKind, Usage};
 
 use super::*;
@@ -11,29 +12,23 @@ fn meta(form: ReplyForm) -> RequestMeta {
     RequestMeta {
         activity_id: HeaderValue::from_static(ACTIVITY),
         form,
+        n_read_regions: 2,
     }
 }
 
 fn facts() -> Facts {
-    let partition = PartitionId(3);
     Facts {
         charge: Charge::hundredths(571),
-        container: Some(ContainerFacts {
-            database_name: "shop".into(),
-            name: "größe".into(),
-            rid: ResourceId::parse("Lx1BALxJyZ8=").unwrap(),
-        }),
+        container: Some(Arc::new(ContainerFacts::new(
+            "shop".into(),
+            "größe".into(),
+            ResourceId::parse("Lx1BALxJyZ8=").unwrap(),
+        ))),
         partition: Some(PartitionFacts {
-            partition,
+            partition: PartitionId(3),
             lsn: Lsn(42),
             item_lsn: Some(Lsn(17)),
-            session: SessionToken::single(
-                partition,
-                SessionProgress {
-                    version: 0,
-                    lsn: Lsn(42),
-                },
-            ),
+            session_version: 0,
         }),
         ..Facts::default()
     }
@@ -98,18 +93,17 @@ fn a_container_is_answered_with_the_path_of_its_database() {
 }
 
 #[test]
-fn a_session_token_is_never_empty() {
+fn a_session_token_names_partition_version_and_lsn() {
     let mut facts = facts();
-    facts.partition.as_mut().unwrap().session = SessionToken::default();
-    let response = encode(
-        &meta(ReplyForm::Resource),
-        Ok(Reply {
-            outcome: Outcome::Deleted,
-            facts,
-        }),
-    );
-    assert_eq!(header(&response, "x-ms-session-token"), None);
+    facts.partition.as_mut().unwrap().session_version = 7;
+    let reply = Reply {
+        outcome: Outcome::Deleted,
+        facts,
+    };
+    let response = encode(&meta(ReplyForm::Resource), Ok(reply));
+    assert_eq!(header(&response, "x-ms-session-token"), Some("3:7#42"));
     assert_eq!(header(&response, "lsn"), Some("42"));
+    assert_eq!(header(&response, "x-ms-number-of-read-regions"), Some("2"));
 }
 
 #[test]
