@@ -234,6 +234,13 @@ impl EpkRange {
         }
     }
 
+    /// The one EPK in it, as far as EPKs of this many bytes go.
+    pub fn only(&self, epk_bytes: usize) -> Option<&Epk> {
+        let min = self.min.as_bytes();
+        let is_only = min.len() == epk_bytes && self.max.as_bytes().strip_prefix(min) == Some(&[0xFF]);
+        is_only.then_some(&self.min)
+    }
+
     pub fn contains(&self, epk: &Epk) -> bool {
         self.min <= *epk && *epk < self.max
     }

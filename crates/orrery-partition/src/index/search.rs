@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use orrery_model::EpkRange;
+use orrery_model::{Epk, EpkRange};
 use orrery_query::index::{Condition, TermRange};
 
 use super::entries::{self, HEAD_BYTES};
@@ -60,6 +60,12 @@ impl Access {
             Condition::Any => return Ok(Access::Scan),
             Condition::Never => return Ok(Access::Listed(Vec::new())),
             _ => {}
+        }
+        // Ids have an index of their own, complete whatever the policy says; a lookup there beats any walk.
+        if let (Some(epk), Some(id)) = (scope.only_epk(), condition.only_id()) {
+            return scope
+                .item_with_id(epk, &id)
+                .map(|key| Access::Listed(key.into_iter().collect()));
         }
         let Some(state) = PartitionState::load(scope.view)?.filter(|state| state.index.is_ready()) else {
             return Ok(Access::Scan);
@@ -153,6 +159,20 @@ fn exact_range(condition: &Condition) -> Option<&TermRange> {
 }
 
 impl Scope<'_> {
+    /// The one EPK in scope, where that can be told.
+    fn only_epk(&self) -> Option<&Epk> {
+        match self.form {
+            EpkForm::Fixed(epk_bytes) => self.range.only(epk_bytes),
+            EpkForm::Escaped => None,
+        }
+    }
+
+    fn item_with_id(&self, epk: &Epk, id: &str) -> Result<Option<Bytes>> {
+        let number = self.view.get(&keys::id(self.form, epk, id))?;
+        let number = number.and_then(|bytes| bytes.as_ref().try_into().ok());
+        Ok(number.map(|number| keys::item(self.form, epk, u64::from_be_bytes(number))))
+    }
+
     /// The first pointer of the range, and the first after it.
     pub(super) fn pointer_bounds(&self) -> (Vec<u8>, Vec<u8>) {
         let bound = |epk| {

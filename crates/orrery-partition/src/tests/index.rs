@@ -89,6 +89,7 @@ fn filter() -> impl Strategy<Value = String> {
         1 => path.clone().prop_map(|path| format!("IS_STRING({path})")),
         1 => path.clone().prop_map(|path| format!("IS_ARRAY({path})")),
         1 => path.prop_map(str::to_owned),
+        2 => (0..12u8).prop_map(|number| format!("c.id = 'i{number}'")),
         1 => scalar().prop_map(|value| format!("ARRAY_CONTAINS(c.tags, {value})")),
         1 => scalar().prop_map(|value| format!("EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t = {value})")),
         1 => scalar().prop_map(|value| format!("EXISTS(SELECT VALUE e FROM e IN c.list WHERE e.n > {value})")),
@@ -380,14 +381,38 @@ fn many_equal_values_come_in_the_order_of_creation_piece_by_piece() {
 
 /// How the items that meet a filter are found.
 fn access(bench: &Bench, filter: &str) -> Access {
+    access_within(bench, filter, &EpkRange::full())
+}
+
+fn access_within(bench: &Bench, filter: &str, range: &EpkRange) -> Access {
     let parsed = Query::parse(&format!("SELECT * FROM c WHERE {filter}")).unwrap();
     let plan = orrery_query::plan::plan(&parsed, &Definition::plain(), &Parameters::none()).unwrap();
     let scope = Scope {
         view: &bench.view,
         form: bench.form(),
-        range: &EpkRange::full(),
+        range,
     };
     Access::choose(scope, &Condition::of(&plan, bench.definition.index_rules()), EFFORT).unwrap()
+}
+
+#[test]
+fn an_id_within_a_key_is_looked_up_and_not_searched_for() {
+    let items: Vec<(u8, String)> = (0..30).map(|index| (index, r#""a":1"#.to_owned())).collect();
+    let mut bench = bench(POLICIES[0], &items);
+    let range = EpkRange::of_key(bench.definition.partition_key(), &super::partition_key("p"));
+    // Without the terms a search would find nothing.
+    bench
+        .view
+        .0
+        .retain(|key, _| key.first() != Some(&keys::byte(KeySpace::Term)));
+    let found = |filter: &str| match access_within(&bench, filter, &range) {
+        Access::Listed(keys) => keys.len(),
+        other => panic!("{filter} is answered by {other:?}"),
+    };
+    assert_eq!(found("c.id = 'i3'"), 1);
+    assert_eq!(found("c.a = 1 AND c.id = 'i3'"), 1);
+    assert_eq!(found("c.id = 'i4'"), 0, "it has another key");
+    assert_eq!(found("c.id = 'none'"), 0);
 }
 
 #[test]

@@ -64,6 +64,15 @@ impl Condition {
         }
     }
 
+    /// The only id that an item in question can have, if there is just one.
+    pub fn only_id(&self) -> Option<String> {
+        match self {
+            Condition::Range(range) => range.id(),
+            Condition::All(parts) => parts.iter().find_map(Condition::only_id),
+            _ => None,
+        }
+    }
+
     /// Ranges in it.
     pub fn ranges(&self) -> Vec<&TermRange> {
         match self {

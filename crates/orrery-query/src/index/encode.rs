@@ -98,6 +98,22 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The string whose code this is; `None` for other values, and for a string that was cut.
+pub(super) fn read_string(code: &[u8]) -> Option<String> {
+    let (&STRING, rest) = code.split_first()? else {
+        return None;
+    };
+    let (mut text, mut rest) = (Vec::new(), rest.iter());
+    loop {
+        match *rest.next()? {
+            END => return String::from_utf8(text).ok(),
+            ESCAPE => text.push(rest.next()?.checked_sub(1)?),
+            byte @ 0xF5..=0xF6 => text.push(byte - 7),
+            byte => text.push(byte),
+        }
+    }
+}
+
 /// The code at the front of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -227,6 +243,12 @@ mod tests {
             prop_assert_eq!(read_code(&straight, false).map(|code| code.length), Some(code.len()));
             let inverted: Vec<u8> = code.iter().map(|byte| !byte).chain(rest).collect();
             prop_assert_eq!(read_code(&inverted, true).map(|code| code.length), Some(code.len()));
+        }
+
+        #[test]
+        fn a_string_is_read_from_its_code_unless_it_was_cut(text in "[\u{0}\u{1}\u{2}aé\u{D7FF}\u{E000}\u{FFFF}\u{10FFFF}]{0,50}") {
+            let read = read_string(&code(Some(&Value::String(text.clone()))));
+            prop_assert_eq!(read, (text.len() <= STRING_BYTES_MAX).then_some(text));
         }
 
         #[test]

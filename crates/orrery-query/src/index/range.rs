@@ -2,8 +2,8 @@
 
 use orrery_model::{Number, Value};
 
-use super::encode::{self, encode, encode_string_start, read_code, successor};
-use super::path::TermPath;
+use super::encode::{self, encode, encode_string_start, read_code, read_string, successor};
+use super::path::{PathHash, Segment, TermPath};
 
 /// The terms of one path from `from` up to but not including `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +89,14 @@ impl TermRange {
             to: self.to.clone().min(other.to.clone()),
             is_exact: self.is_exact || other.is_exact,
         })
+    }
+
+    /// The one id that items in this range have, if it is a range of ids.
+    pub(super) fn id(&self) -> Option<String> {
+        match self.path.segments.as_slice() {
+            [Segment::Name(name)] if name == "id" && self.is_exact => read_string(&self.from[size_of::<PathHash>()..]),
+            _ => None,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
