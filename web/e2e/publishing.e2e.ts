@@ -38,6 +38,23 @@ test('a follower in another region is told while looking, and is not told again 
   await row.getByText('Read', { exact: true }).waitFor();
 });
 
+test('a new follower is told of earlier articles only when that is asked for', async () => {
+  const [author, category] = [fresh('ann'), fresh('old')];
+  await seedArticles(author, category, 3);
+  const { page } = await visitor();
+  await signIn(page, fresh('bob'));
+  await go(page, 'Following');
+  await page.getByLabel('Follow by').selectOption('author');
+  await page.getByLabel('Name of the author').fill(author);
+  await page.getByLabel('Earlier articles').fill('2');
+  await page.getByRole('button', { name: 'Follow', exact: true }).click();
+  await page.getByText(`You follow author:${author}, with 2 earlier articles`).waitFor();
+  await go(page, 'Feed');
+  await page.getByRole('listitem').filter({ hasText: 'Number 3' }).waitFor();
+  await page.getByRole('listitem').filter({ hasText: 'Number 2' }).waitFor();
+  expect(await page.getByRole('listitem').filter({ hasText: 'Number 1' }).count()).toBe(0);
+});
+
 test('what the author retracts leaves the feeds of others', async () => {
   const [author, title] = [fresh('ann'), fresh('Mistake')];
   const { page: readers } = await visitor();

@@ -1,8 +1,9 @@
 //! Which accounts there are, where each takes its writes, and what that means for a client in one region.
 //!
-//! One account per region: it takes writes there, and every other region reads it. The table is checked when it is read, not
-//! at the first request: a host that is not its account's, a region without an account, two accounts for one region are
-//! refused in words. Invariant: in a checked table every region has exactly one account that writes there.
+//! One account per region: it takes writes there, and every other region reads it. Or a single account for all regions: every
+//! region writes to it, and there is nothing to unite. The table is checked when it is read, not at the first request: a host
+//! that is not its account's, a region without an account, two accounts for one region are refused in words. Invariant: in a
+//! checked table every region has exactly one account that takes its writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -116,18 +117,33 @@ impl AccountTable {
         self.accounts.iter().find(|entry| entry.tag == tag)
     }
 
+    /// Every region, as its account spells it, with the account that takes its writes.
+    pub fn homes(&self) -> impl Iterator<Item = (&str, &AccountEntry)> {
+        let is_shared = self.accounts.len() == 1;
+        self.accounts.iter().flat_map(move |entry| {
+            let n_homes = if is_shared { usize::MAX } else { 1 };
+            entry.regions().take(n_homes).map(move |region| (region, entry))
+        })
+    }
+
+    /// The region as it is spelled in the table, and its account.
+    pub fn home(&self, region: &str) -> Result<(&str, &AccountEntry), TableError> {
+        let wanted = normal_region(region);
+        let found = self.homes().find(|(region, _)| normal_region(region) == wanted);
+        found.ok_or_else(|| TableError::NoAccount(region.to_owned()))
+    }
+
     /// The account of a region: the one whose writes are local there.
     pub fn local(&self, region: &str) -> Result<&AccountEntry, TableError> {
-        let wanted = normal_region(region);
-        let mut accounts = self.accounts.iter();
-        let found = accounts.find(|entry| normal_region(&entry.write_region) == wanted);
-        found.ok_or_else(|| TableError::NoAccount(region.to_owned()))
+        Ok(self.home(region)?.1)
     }
 
     /// In which order a client in a region asks an account's regions, whichever account it is: its own region first, then
     /// the others from near to far, which is the order of its own account.
     pub fn preferred_regions(&self, region: &str) -> Result<Vec<String>, TableError> {
-        Ok(self.local(region)?.regions().map(str::to_owned).collect())
+        let (own, account) = self.home(region)?;
+        let others = account.regions().filter(|other| *other != own);
+        Ok(std::iter::once(own).chain(others).map(str::to_owned).collect())
     }
 }
 
@@ -160,6 +176,9 @@ fn check_entry(entry: &AccountEntry) -> Result<(), TableError> {
 }
 
 fn check_regions(accounts: &[AccountEntry]) -> Result<(), TableError> {
+    if accounts.len() == 1 {
+        return Ok(());
+    }
     for (index, entry) in accounts.iter().enumerate() {
         let region = normal_region(&entry.write_region);
         let mut earlier = accounts[..index].iter();
@@ -228,6 +247,19 @@ mod tests {
             );
         }
         assert_eq!(table.preferred_regions("Southeast Asia").unwrap()[0], "Southeast Asia");
+        assert_eq!(table.local("Mars"), Err(TableError::NoAccount("Mars".into())));
+    }
+
+    #[test]
+    fn a_single_account_takes_the_writes_of_all_its_regions() {
+        let table = AccountTable::new(vec![entry("world", &["West US", "North Europe", "Southeast Asia"])]).unwrap();
+        let homes: Vec<&str> = table.homes().map(|(region, _)| region).collect();
+        assert_eq!(homes, ["West US", "North Europe", "Southeast Asia"]);
+        assert_eq!(table.home("southeastasia").unwrap().0, "Southeast Asia");
+        assert_eq!(
+            table.preferred_regions("North Europe").unwrap(),
+            ["North Europe", "West US", "Southeast Asia"]
+        );
         assert_eq!(table.local("Mars"), Err(TableError::NoAccount("Mars".into())));
     }
 

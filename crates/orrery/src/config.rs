@@ -8,6 +8,7 @@ mod accounts;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
@@ -25,7 +26,7 @@ pub const DEVELOPMENT_KEY: &str =
 const DEFAULT: &str = "default";
 
 /// Every setting: its name, its default, and what it means.
-const SETTINGS: [(&str, &str, &str); 15] = [
+const SETTINGS: [(&str, &str, &str); 17] = [
     ("account", "orrery", "name of the account"),
     (
         "advertise",
@@ -52,6 +53,16 @@ const SETTINGS: [(&str, &str, &str); 15] = [
         "address to listen on; loopback means IPv4 and IPv6",
     ),
     ("memory", "false", "keep nothing: all data is in memory"),
+    (
+        "outage-alert-after-ms",
+        "900000",
+        "platform: somebody should look when changes have waited for an account this long",
+    ),
+    (
+        "outage-failover-after-ms",
+        "",
+        "platform: an account that changes have waited for this long is failed over; empty: they wait",
+    ),
     ("partitions", "1", "physical partitions of a new container"),
     ("port", "8081", "port of the account; 0 takes any free one"),
     ("profile", "dev", "dev or production"),
@@ -324,6 +335,28 @@ pub struct ServerConfig {
     /// For all accounts and regions together.
     pub caches: CacheSizes,
     pub tls: Option<(PathBuf, PathBuf)>,
+    pub outage: OutageConfig,
+}
+
+/// What the platform does while an account takes no changes of what it owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutageConfig {
+    pub alert_after: Duration,
+    /// `None`: changes wait for as long as it takes.
+    pub failover_after: Option<Duration>,
+}
+
+impl OutageConfig {
+    fn new(raw: &Raw) -> Result<OutageConfig> {
+        let failover_after = match raw.text("outage-failover-after-ms") {
+            "" => None,
+            _ => Some(Duration::from_millis(raw.parse("outage-failover-after-ms")?)),
+        };
+        Ok(OutageConfig {
+            alert_after: Duration::from_millis(raw.parse("outage-alert-after-ms")?),
+            failover_after,
+        })
+    }
 }
 
 impl ServerConfig {
@@ -364,6 +397,7 @@ impl ServerConfig {
             plain_http: loopback || allow_plain_http,
             caches: CacheSizes::of_mb(raw.parse("cache-mb")?),
             tls: tls(raw.text("tls"))?,
+            outage: OutageConfig::new(raw)?,
         })
     }
 }

@@ -101,6 +101,17 @@ describe('a signed call', () => {
   });
 });
 
+test.each([
+  [undefined, { filter: 'tag:ski' }],
+  [0, { filter: 'tag:ski' }],
+  [5, { filter: 'tag:ski', backfill: 5 }],
+])('a subscription with %j articles of before is asked for with %j', async (backfill, expected) => {
+  const requests = serve(ok({ filter: 'tag:ski', since: 1 }));
+  const identity = { token: async () => 'mine', renew: async () => null };
+  await new Publishing('', identity).subscribe('tag:ski', backfill);
+  expect(JSON.parse(String(requests[0]?.init.body))).toEqual(expected);
+});
+
 describe('the world', () => {
   const world = new WorldApi(() => ['', 'http://localhost:8081/']);
 

@@ -9,7 +9,7 @@ import type {
   Queued,
   Regions,
   Review,
-  Subscription,
+  Subscribed,
   Subscriptions,
   Summary,
   Token,
@@ -80,8 +80,10 @@ export class Publishing {
     return (await this.signed<Subscriptions>('/v1/subscriptions')).body;
   }
 
-  async subscribe(filter: string): Promise<Subscription> {
-    return (await this.signed<Subscription>('/v1/subscriptions', { method: 'POST', body: { filter } })).body;
+  /** `backfill`: how many of the last matching articles to be told of as well. */
+  async subscribe(filter: string, backfill = 0): Promise<Subscribed> {
+    const body = backfill > 0 ? { filter, backfill } : { filter };
+    return (await this.signed<Subscribed>('/v1/subscriptions', { method: 'POST', body })).body;
   }
 
   async unsubscribe(filter: string): Promise<{ filter: string; queued: string[] }> {

@@ -86,6 +86,12 @@ export interface Subscription {
   since: number;
 }
 
+/** A new subscription; the rest is there when articles of before were asked for. */
+export interface Subscribed extends Subscription {
+  backfilled?: number;
+  missing?: string[];
+}
+
 export interface Subscriptions extends Coverage {
   items: Subscription[];
 }
@@ -166,7 +172,8 @@ export interface ProcessorLease {
 }
 
 export interface Fanout {
-  region: string;
+  /** Where it runs: where the account takes its writes. Null while nobody runs it. */
+  region: string | null;
   account: string;
   sources: FanoutSource[];
   leases: ProcessorLease[];

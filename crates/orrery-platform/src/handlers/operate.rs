@@ -94,8 +94,7 @@ pub fn me(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
 
 pub fn regions(platform: &Platform) -> Answer {
     let own = platform.database.region();
-    let region = |entry: &orrery_publishing::topology::AccountEntry| {
-        let name = &entry.write_region;
+    let region = |(name, entry): (&str, &orrery_publishing::topology::AccountEntry)| {
         let mut known = platform.settings.regions.iter();
         let url = known.find(|known| normal_region(&known.region) == normal_region(name));
         let mut shown = json!({"name": name, "account": entry.tag, "local": name == own});
@@ -104,6 +103,6 @@ pub fn regions(platform: &Platform) -> Answer {
         }
         shown
     };
-    let regions: Vec<Value> = platform.database.table().accounts().iter().map(region).collect();
+    let regions: Vec<Value> = platform.database.table().homes().map(region).collect();
     json_answer(StatusCode::OK, &json!({"region": own, "regions": regions}))
 }

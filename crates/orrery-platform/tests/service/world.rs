@@ -176,6 +176,7 @@ fn settings_of(ports: &[u16; 2]) -> PlatformSettings {
 
 fn roles() -> FanoutSettings {
     FanoutSettings {
+        place_every: Duration::from_millis(500),
         poll: Poll::every(Duration::from_millis(200)).with_long_poll(Duration::from_secs(2)),
         lease_timing: LeaseTiming {
             acquire: Duration::from_millis(500),

@@ -17,6 +17,9 @@ use crate::error::{CallError, CallKind};
 /// What a step answers when another one has failed.
 const FAILED_DEPENDENCY: u16 = 424;
 
+/// The document that is asked for when only the region is of interest.
+const WHERE: &str = "where";
+
 /// Documents of one key that are written together.
 #[derive(Clone, Debug)]
 pub struct Changes {
@@ -94,6 +97,17 @@ impl AccountClient {
             etag,
             ..seen.with(value)
         })
+    }
+
+    /// The region that takes the account's writes by now, asked of the account itself; nothing if its client cannot tell.
+    pub async fn write_region(&self) -> Result<Option<String>, CallError> {
+        let deadline = self.dialer.settings.read_deadline;
+        let connected = self.connected_within(deadline).await?;
+        // Of a document that need not exist: only who answers is asked for.
+        let batch = TransactionalBatch::new(PartitionKey::from(WHERE.to_owned())).read_item(WHERE.to_owned(), None);
+        let call = connected.content.execute_transactional_batch(batch, None);
+        let answer = self.written_within(deadline, call).await?;
+        Ok(self.seen(answer.headers(), &answer.diagnostics()).region)
     }
 
     fn failed_step(&self, status: u16) -> CallError {

@@ -141,10 +141,6 @@ impl AccountClient {
         &self.dialer.settings
     }
 
-    pub fn is_write_region(&self, region: Option<&str>) -> bool {
-        region.is_some_and(|region| normal_region(region) == normal_region(&self.dialer.entry.write_region))
-    }
-
     /// The SDK's client, without its containers: they may not exist yet.
     pub async fn client(&self) -> Result<CosmosClient, CallError> {
         self.dialer.client().await
@@ -267,6 +263,16 @@ impl AccountClient {
         let key = PartitionKey::from(id.to_owned());
         let call = connected.coordination.upsert_item(key, id, document, None);
         self.written(call).await.map(drop)
+    }
+
+    /// Removes a document of a role; one that is not there is removed.
+    pub async fn remove_coordination(&self, id: &str) -> Result<(), CallError> {
+        let connected = self.connected_within(self.dialer.settings.write_deadline).await?;
+        let key = PartitionKey::from(id.to_owned());
+        match self.written(connected.coordination.delete_item(key, id, None)).await {
+            Err(error) if error.kind != CallKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// A write, or another call that goes where writes go. If that place does not answer, the client may be mistaken about it.

@@ -1,5 +1,7 @@
 //! Articles: published here, read from the account that owns them, changed where they are owned.
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
@@ -15,6 +17,8 @@ use crate::{clock, ids};
 /// All but the body.
 const LISTED: &str =
     "c.id, c.HomeAccount, c.CreatedAt, c.Author, c.Category, c.Tags, c.Title, c.State, c.Revision, c.ChangedAt";
+/// How long publishing looks for an earlier attempt in other accounts.
+const ELSEWHERE_DEADLINE: Duration = Duration::from_millis(500);
 /// Attempts at a change without a condition, against others who change the same.
 const CHANGE_ATTEMPTS: usize = 5;
 
@@ -36,7 +40,8 @@ pub enum Applied<T> {
 
 impl ContentPublishDatabase {
     /// Publishes an article: one write to the own account. With an `attempt`, a name the caller gives to this article,
-    /// calling again is the same article; without, calling again is another one.
+    /// calling again is the same article, also in another region if that region has heard of the first attempt by then;
+    /// without, calling again is another one.
     pub async fn publish_article(
         &self,
         author: &str,
@@ -49,23 +54,40 @@ impl ContentPublishDatabase {
             None => ids::article_id(account.tag(), now, clock::chance()),
         };
         let mut article = Article::new(id, account.tag(), author, draft, now)?;
+        if let Some(name) = attempt
+            && let Some(stored) = self.attempted_elsewhere(author, name).await
+        {
+            return same_attempt(stored, &article);
+        }
         match insist(|| account.create(&article)).await {
             Ok(seen) => {
                 article.etag = seen.etag;
                 Ok(Published { article, is_new: true })
             }
             Err(error) if error.kind == CallKind::Exists => {
-                let stored: Seen<Article> = account.read(&article.id, &article.id, ReadAt::WriteRegion).await?;
-                // Later changes by the author do not make it another article.
-                let is_ours =
-                    stored.value.is_same(&article) || (stored.value.revision > 1 && stored.value.author == author);
-                let article = stored.value;
-                is_ours
-                    .then_some(Published { article, is_new: false })
-                    .ok_or(PublishError::Exists)
+                let stored = account.read::<Article>(&article.id, &article.id, ReadAt::WriteRegion);
+                same_attempt(stored.await.map(with_etag)?, &article)
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The article that an attempt of this name has made in another account: its author was in another region then, and did
+    /// not hear of its success. Looked for nearby and not for long, since publishing must not wait for others; the earliest
+    /// one if there are several.
+    async fn attempted_elsewhere(&self, author: &str, name: &str) -> Option<Article> {
+        let others = self
+            .accounts
+            .iter()
+            .filter(|account| account.tag() != self.local().tag() && !account.is_resting());
+        let reads = others.map(|account| async move {
+            let id = ids::named_article_id(account.tag(), author, name);
+            let read = account.read::<Article>(&id, &id, ReadAt::Near);
+            let found = tokio::time::timeout(ELSEWHERE_DEADLINE, read).await;
+            found.ok()?.ok().map(with_etag)
+        });
+        let found = futures::future::join_all(reads).await;
+        found.into_iter().flatten().min_by_key(|article| article.created_at)
     }
 
     /// An article, from the account that owns it or, if its id does not say which, from whichever has it. `token` is the
@@ -178,6 +200,21 @@ impl ContentPublishDatabase {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What an attempt of the same name has made before. Later changes by the author do not make it another article.
+fn same_attempt(stored: Article, wanted: &Article) -> Result<Published, PublishError> {
+    let there = Article {
+        id: stored.id.clone(),
+        home_account: stored.home_account.clone(),
+        ..wanted.clone()
+    };
+    let is_ours = stored.is_same(&there) || (stored.revision > 1 && stored.author == wanted.author);
+    let published = Published {
+        article: stored,
+        is_new: false,
+    };
+    is_ours.then_some(published).ok_or(PublishError::Exists)
 }
 
 /// Reads what an account owns: nearby, and if it is not there, where it was written.

@@ -1,6 +1,6 @@
 //! How current an account's answers are, as far as a client can tell.
 //!
-//! Each region's role writes the time into its own account every few seconds. What another region reads of it is old by the
+//! Each account's role writes the time into it every few seconds. What another region reads of it is old by the
 //! interval at most, plus however far that region is behind. Clocks of two machines are compared here, so a lag is an
 //! indication, to be shown and not to be acted on.
 
@@ -37,9 +37,12 @@ pub struct AccountAnswer {
     pub failed: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Heartbeat {
-    at: u64,
+/// The time as a role wrote it, and where that role ran.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Heartbeat {
+    pub at: u64,
+    #[serde(default)]
+    pub region: Option<String>,
 }
 
 impl AccountAnswer {
@@ -63,10 +66,19 @@ impl AccountAnswer {
 }
 
 impl ContentPublishDatabase {
-    /// Writes the time into the own account.
+    /// Writes the time and the own region into the own account.
     pub async fn beat(&self) -> Result<(), CallError> {
-        let document = json!({"id": HEARTBEAT, "at": clock::now_ms()});
+        let document = json!({"id": HEARTBEAT, "at": clock::now_ms(), "region": self.region()});
         self.local().put_coordination(HEARTBEAT, &document).await
+    }
+
+    /// The last time that was written into the own account.
+    pub(crate) async fn last_beat(&self) -> Result<Option<Heartbeat>, CallError> {
+        match self.local().read_coordination::<Heartbeat>(HEARTBEAT).await {
+            Ok(seen) => Ok(Some(seen.value)),
+            Err(error) if error.kind == CallKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// How current this region's copy of every account is.

@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 
 pub use articles::{Applied, Published};
 pub use backfill::{BACKFILL_MAX, Backfilled};
+pub(crate) use freshness::Heartbeat;
 pub use freshness::{AccountAnswer, HEARTBEAT_INTERVAL};
 pub use lists::{ListPage, PageRequest};
 pub use outbox::{Intent, Message, OutboxState};
@@ -56,8 +57,8 @@ impl ContentPublishDatabase {
         region: &str,
         settings: &AccountSettings,
     ) -> Result<ContentPublishDatabase, PublishError> {
-        let own = table.local(region)?;
-        let (own_tag, region) = (own.tag.clone(), own.write_region.clone());
+        let (region, own) = table.home(region)?;
+        let (own_tag, region) = (own.tag.clone(), region.to_owned());
         let preferred = table.preferred_regions(&region)?;
         let runtime = SharedRuntime::default();
         let client = |entry: &AccountEntry| {
@@ -91,6 +92,15 @@ impl ContentPublishDatabase {
         ContentPublishDatabase::new(table, &self.region, &settings).expect("the region is one of the table")
     }
 
+    /// The same layer, from the same region, for a role of another account.
+    pub(crate) fn of_account(&self, index: usize) -> ContentPublishDatabase {
+        ContentPublishDatabase {
+            local: index,
+            layouts: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     /// The region, as its account spells it.
     pub fn region(&self) -> &str {
         &self.region
@@ -100,7 +110,7 @@ impl ContentPublishDatabase {
         &self.table
     }
 
-    /// The account that takes this region's writes.
+    /// The account that takes this region's writes, or the one whose role this is.
     pub fn local(&self) -> &Arc<AccountClient> {
         &self.accounts[self.local]
     }

@@ -1,14 +1,22 @@
 //! From a published article to its subscribers' notifications, driven by the change feed and never by the publishing call.
 //!
-//! The role of a region reads the articles of *every* account from its own region, finds the subscribers in its *own* account,
-//! where subscriptions have no lag, and writes notifications there. So each subscription is served by exactly one role, and
-//! every write is local. [`decide`] and [`audience`] say what to do; [`serve`] does it for one article; [`role`] runs it. The
-//! same role counts the reviews of its own account ([`tally`]).
+//! The role of an account runs where the account takes its writes. It reads the articles of *every* account from that region,
+//! finds the subscribers in its *own* account, where subscriptions have no lag, and writes notifications there. So each
+//! subscription is served by exactly one role, and every write is local. [`decide`] and [`audience`] say what to do, [`placement`]
+//! says where; [`serve`] does it for one article; [`role`] runs it, [`region`] runs the roles that belong to a region, and [`moved`]
+//! makes good what a lost region took along. The same role counts the reviews of its account ([`tally`]).
 
 pub mod audience;
 pub mod decide;
+mod document;
+mod moved;
+pub mod placement;
+mod region;
 mod role;
 mod serve;
+mod settings;
 mod tally;
 
-pub use role::{Fanout, FanoutSettings, RunningFanout, SourceLease, SourceState};
+pub use region::{Fanout, RunningFanout};
+pub use role::{SourceLease, SourceState};
+pub use settings::FanoutSettings;

@@ -1,8 +1,9 @@
-//! The fan-out role of a region as something that runs: one change feed processor per account, and the two chores of a region,
-//! its heartbeat and its outbox.
+//! The fan-out role of one account as something that runs: one change feed processor per source account, and the two chores
+//! of an account, its heartbeat and its outbox.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -10,82 +11,35 @@ use futures::future::BoxFuture;
 use orrery_processor::dead_letters::{ContainerDeadLetters, DeadLetter, DeadLetterStore as _, replay};
 use orrery_processor::estimator::{Estimator, UnitLag};
 use orrery_processor::feed::sdk::SdkFeed;
-use orrery_processor::retry::RetryPolicy;
 use orrery_processor::store::ContainerLeases;
-use orrery_processor::{Batch, BatchContext, InstanceName, LeaseTiming, Poll, Processor, Running, StartFrom};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use orrery_processor::{Batch, BatchContext, Processor, Running, StartFrom};
+use serde::Serialize;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::serve::{Limits, ServeError, Server};
+use super::document::{Document, handle, handle_again};
+use super::moved::{note_move, serve_again};
+use super::serve::Server;
+use super::settings::FanoutSettings;
 use crate::database::{ContentPublishDatabase, HEARTBEAT_INTERVAL};
-use crate::entity::{Article, Entity as _, Review, Subscription};
-use crate::error::{Cause, PublishError};
-use crate::supervise::{LONG_POLL, supervise};
+use crate::error::{CallError, Cause};
+use crate::supervise::supervise;
 
 /// How often the outbox is looked at.
 const OUTBOX_INTERVAL: Duration = Duration::from_secs(2);
+/// Between two attempts of a role that starts.
+const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 /// Dead letters counted; more are as bad.
 const LETTERS_MAX: usize = 1000;
-
-/// How a role runs.
-#[derive(Clone, Debug)]
-pub struct FanoutSettings {
-    /// Name of this host of the role. One that is the same after a restart goes on at once.
-    pub instance: InstanceName,
-    pub poll: Poll,
-    pub lease_timing: LeaseTiming,
-    pub retry: RetryPolicy,
-    /// Subscribers read at a time, per key.
-    pub page: usize,
-    /// Notifications written at the same time, per article.
-    pub in_flight: usize,
-    /// Subscribers served between two saves of an article's progress.
-    pub save_every: usize,
-    /// A filter with more subscribers than this is spread over buckets for those who come later.
-    pub spread_above: u64,
-    pub buckets: u32,
-}
-
-impl FanoutSettings {
-    pub fn new(instance: InstanceName) -> FanoutSettings {
-        FanoutSettings {
-            instance,
-            poll: Poll::adaptive(Duration::from_millis(200), Duration::from_secs(2)).with_long_poll(LONG_POLL),
-            lease_timing: LeaseTiming::default(),
-            // About a minute: longer than most silences, and an account that is silent cannot take dead letters anyway.
-            retry: RetryPolicy {
-                most: Duration::from_secs(10),
-                attempts: 12,
-                ..RetryPolicy::default()
-            },
-            page: 500,
-            in_flight: 64,
-            save_every: 500,
-            spread_above: 50_000,
-            buckets: 16,
-        }
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            page: self.page.clamp(1, 1000),
-            in_flight: self.in_flight.max(1),
-            save_every: self.save_every.max(1),
-            spread_above: self.spread_above,
-            buckets: self.buckets.max(1),
-        }
-    }
-}
 
 /// How far a role is behind one account's articles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceState {
+    /// Whose subscribers are served.
+    pub account: String,
     pub source: String,
     pub running: bool,
     /// Transactions; nothing when it is not known.
@@ -105,52 +59,38 @@ pub struct SourceLease {
     pub position: Option<String>,
 }
 
-/// The fan-out role of a region.
+/// The fan-out role of an account, in one region. The layer is that region's, with the account as its own.
 #[derive(Clone, Debug)]
-pub struct Fanout {
+pub(super) struct Role {
     database: ContentPublishDatabase,
     settings: FanoutSettings,
 }
 
-/// A change as far as the role cares. What lacks a type is nobody's document of this platform.
-enum Document {
-    Article(Box<Article>),
-    Subscription(Box<Subscription>),
-    Review(Box<Review>),
-    Other,
-}
-
-impl<'de> Deserialize<'de> for Document {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Document, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        match value.get("Type").and_then(Value::as_str) {
-            Some(Article::TYPE) => Ok(Document::Article(Box::new(
-                serde_json::from_value(value).map_err(D::Error::custom)?,
-            ))),
-            Some(Subscription::TYPE) => Ok(Document::Subscription(Box::new(
-                serde_json::from_value(value).map_err(D::Error::custom)?,
-            ))),
-            Some(Review::TYPE) => Ok(Document::Review(Box::new(
-                serde_json::from_value(value).map_err(D::Error::custom)?,
-            ))),
-            _ => Ok(Document::Other),
-        }
+impl Role {
+    pub fn new(database: ContentPublishDatabase, settings: FanoutSettings) -> Role {
+        Role { database, settings }
     }
-}
 
-impl Fanout {
-    pub fn new(database: &ContentPublishDatabase, settings: FanoutSettings) -> Fanout {
-        Fanout {
-            database: database.unhedged(),
-            settings,
-        }
+    /// The account whose subscribers it serves.
+    pub fn account(&self) -> &str {
+        self.database.local().tag()
+    }
+
+    /// Where it runs or would run.
+    pub fn region(&self) -> &str {
+        self.database.region()
+    }
+
+    /// Where it should run.
+    pub async fn write_region(&self) -> Result<Option<String>, CallError> {
+        self.database.local().write_region().await
     }
 
     /// Begins to read every account. One that cannot be reached is tried again until it can.
-    pub fn start(&self) -> RunningFanout {
+    pub fn start(&self) -> RunningRole {
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
         let n_accounts = self.database.accounts().len();
-        let running: Vec<_> = (0..n_accounts).map(|_| Arc::new(Mutex::new(false))).collect();
+        let running: Vec<_> = (0..n_accounts).map(|_| Arc::new(AtomicBool::new(false))).collect();
         for (source, is_running) in running.iter().enumerate() {
             let (role, is_running, stopping) = (self.clone(), Arc::clone(is_running), stopping.clone());
             tasks.spawn(async move {
@@ -159,10 +99,24 @@ impl Fanout {
                     let role = role.clone();
                     async move { role.start_source(source).await }.boxed()
                 };
-                let note = |now: bool| *is_running.lock().unwrap_or_else(PoisonError::into_inner) = now;
-                supervise(&name, &stopping, start, note).await;
+                supervise(&name, &stopping, start, |now| is_running.store(now, Ordering::Relaxed)).await;
             });
         }
+        tasks.spawn(self.clone().settle_in(tasks.clone(), stopping.clone()));
+        tasks.close();
+        RunningRole {
+            running,
+            stopping,
+            tasks,
+        }
+    }
+
+    /// Looks whether the role ran elsewhere before; only then come the chores, whose heartbeat would hide that.
+    async fn settle_in(self, tasks: TaskTracker, stopping: CancellationToken) {
+        let noted = patiently(&stopping, || async { Ok(note_move(&self.database).await?) }).await;
+        let Some(look_again) = noted else {
+            return;
+        };
         tasks.spawn(chore(stopping.clone(), HEARTBEAT_INTERVAL, {
             let database = self.database.clone();
             move || {
@@ -174,12 +128,12 @@ impl Fanout {
             let (database, failed_over) = (self.database.clone(), Arc::default());
             move || tend_outbox(database.clone(), Arc::clone(&failed_over)).boxed()
         }));
-        tasks.close();
-        RunningFanout {
-            role: self.clone(),
-            running,
-            stopping,
-            tasks,
+        if let Some(task) = look_again {
+            let servers: Vec<Server> = (0..self.database.accounts().len())
+                .map(|source| self.server(source))
+                .collect();
+            let again = || async { Ok(serve_again(&servers, &task, &stopping).await?) };
+            patiently(&stopping, again).await;
         }
     }
 
@@ -210,7 +164,7 @@ impl Fanout {
             .monitored(&theirs.client, theirs.content.clone())
             .lease_container(own.coordination.clone())
             .dead_letters(ContainerDeadLetters::new(own.coordination.clone()))
-            .instance(self.settings.instance.clone())
+            .instance(self.settings.host_name(self.database.region()))
             .start_from(StartFrom::Beginning)
             .poll(self.settings.poll)
             .lease_timing(self.settings.lease_timing)
@@ -223,6 +177,7 @@ impl Fanout {
     pub async fn states(&self) -> Vec<SourceState> {
         let ask = (0..self.database.accounts().len()).map(|source| async move {
             let mut state = SourceState {
+                account: self.account().to_owned(),
                 source: self.database.accounts()[source].tag().to_owned(),
                 running: false,
                 waiting: None,
@@ -293,50 +248,6 @@ impl Fanout {
     }
 }
 
-async fn handle(
-    server: &Server,
-    batch: Batch<Document>,
-    is_local: bool,
-    cancelled: &CancellationToken,
-) -> Result<(), ServeError> {
-    for change in batch {
-        match change.current {
-            Some(Document::Article(article)) => server.serve(&article, cancelled).await?,
-            Some(Document::Subscription(subscription)) if is_local => server.list(&subscription).await?,
-            Some(Document::Review(review)) if is_local => server.tally(&review).await?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// What a letter is about, as it is now: it may have been repaired, have changed or be gone since.
-async fn handle_again(server: &Server, letter: &DeadLetter) -> Result<(), Cause> {
-    let of_letter = |name: &str| {
-        letter
-            .current
-            .as_ref()
-            .and_then(|item| item.get(name))
-            .and_then(Value::as_str)
-    };
-    match (of_letter("Type"), &letter.item_id) {
-        (Some(Article::TYPE), Some(id)) => match server.database.read_article(id, None).await {
-            Ok(article) => Ok(server.serve(&article, &CancellationToken::new()).await?),
-            Err(PublishError::NotFound) => Ok(()),
-            Err(error) => Err(error.into()),
-        },
-        (Some(Subscription::TYPE), _) => {
-            let subscription = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
-            Ok(server.list(&subscription).await?)
-        }
-        (Some(Review::TYPE), _) => {
-            let review = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
-            Ok(server.tally(&review).await?)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Applies what can be applied, and has accounts failed over that nothing can be applied to, if that is the policy.
 async fn tend_outbox(
     database: ContentPublishDatabase,
@@ -344,6 +255,28 @@ async fn tend_outbox(
 ) -> Result<(), Cause> {
     database.drain_outbox().await?;
     Ok(database.relieve_outbox(&mut *failed_over.lock().await).await?)
+}
+
+/// Tries until it works; nothing when there is no time left.
+async fn patiently<T, F>(stopping: &CancellationToken, work: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, Cause>>,
+{
+    loop {
+        // Requests and waiting only: whatever is left undone is done by the next role.
+        let result = tokio::select! {
+            () = stopping.cancelled() => return None,
+            result = work() => result,
+        };
+        match result {
+            Ok(value) => return Some(value),
+            Err(error) => tracing::debug!(error, "a role that starts tries again"),
+        }
+        tokio::select! {
+            () = stopping.cancelled() => return None,
+            () = tokio::time::sleep(SETTLE_PAUSE) => {}
+        }
+    }
 }
 
 type Worked = BoxFuture<'static, Result<(), Cause>>;
@@ -366,25 +299,17 @@ async fn chore(stopping: CancellationToken, every: Duration, work: impl Fn() -> 
 
 /// A role at work. Dropping it stops it, without waiting.
 #[derive(Debug)]
-pub struct RunningFanout {
-    role: Fanout,
-    running: Vec<Arc<Mutex<bool>>>,
+pub(super) struct RunningRole {
+    running: Vec<Arc<AtomicBool>>,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
-impl RunningFanout {
-    pub fn role(&self) -> &Fanout {
-        &self.role
-    }
-
-    /// As [`Fanout::states`], with whether this process reads the account.
-    pub async fn states(&self) -> Vec<SourceState> {
-        let mut states = self.role.states().await;
-        for (state, running) in states.iter_mut().zip(&self.running) {
-            state.running = *running.lock().unwrap_or_else(PoisonError::into_inner);
-        }
-        states
+impl RunningRole {
+    /// Does this process read a source?
+    pub fn reads(&self, source: usize) -> bool {
+        let running = self.running.get(source);
+        running.is_some_and(|running| running.load(Ordering::Relaxed))
     }
 
     /// Lets what is under way finish and its positions be saved.
@@ -394,7 +319,7 @@ impl RunningFanout {
     }
 }
 
-impl Drop for RunningFanout {
+impl Drop for RunningRole {
     fn drop(&mut self) {
         self.stopping.cancel();
     }

@@ -16,6 +16,7 @@ use crate::database::ContentPublishDatabase;
 use crate::entity::{Article, Entity as _, Listing, Notification, Subscription};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::ids;
+use crate::topology::normal_region;
 
 /// Keys of an audience that are read at the same time.
 const READS_IN_FLIGHT: usize = 8;
@@ -50,6 +51,8 @@ pub(super) struct Server {
 pub(super) enum ServeError {
     #[error("the role is stopping; the rest comes again")]
     Stopping,
+    #[error("the account takes its writes elsewhere, and this region may not know every subscriber")]
+    Displaced,
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
@@ -71,15 +74,35 @@ impl Server {
     }
 
     pub async fn serve(&self, article: &Article, stopping: &CancellationToken) -> Result<(), ServeError> {
-        let progress = match self
-            .local()
-            .read_coordination::<Progress>(&self.progress_id(&article.id))
-            .await
-        {
-            Ok(seen) => Some(seen.value),
-            Err(error) if error.kind == CallKind::NotFound => None,
-            Err(error) => return Err(error.into()),
-        };
+        let progress = self.progress(article).await?;
+        self.serve_from(article, progress, stopping).await
+    }
+
+    /// Serves everybody from the first on, whatever is remembered. What is there already stays as it is.
+    pub async fn serve_again(&self, article: &Article, stopping: &CancellationToken) -> Result<(), ServeError> {
+        let begun = self.progress(article).await?.map(|progress| Progress {
+            phase: Phase::Notifying,
+            after_user: None,
+            n_users: 0,
+            ..progress
+        });
+        self.serve_from(article, begun, stopping).await
+    }
+
+    async fn progress(&self, article: &Article) -> Result<Option<Progress>, CallError> {
+        match self.local().read_coordination(&self.progress_id(&article.id)).await {
+            Ok(seen) => Ok(Some(seen.value)),
+            Err(error) if error.kind == CallKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn serve_from(
+        &self,
+        article: &Article,
+        progress: Option<Progress>,
+        stopping: &CancellationToken,
+    ) -> Result<(), ServeError> {
         match decide(article, progress.as_ref(), clock::now_ms()) {
             Decision::Skip(why) => {
                 tracing::debug!(article = %article.id, ?why, "nothing to fan out");
@@ -152,6 +175,7 @@ impl Server {
             } else {
                 progress.after_user = last;
             }
+            self.check_place().await?;
             self.save(&progress).await?;
             if is_last {
                 break;
@@ -285,6 +309,17 @@ impl Server {
             }
             n_tried += 1;
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// What was read here is complete only if the account still takes its writes here. Asked after reading and before anybody
+    /// is remembered as served: a role that was overtaken by a failover must not leave out who subscribed in the new place.
+    async fn check_place(&self) -> Result<(), ServeError> {
+        let writes_at = self.local().write_region().await?;
+        let here = normal_region(self.database.region());
+        match writes_at {
+            Some(region) if normal_region(&region) != here => Err(ServeError::Displaced),
+            _ => Ok(()),
         }
     }
 

@@ -44,6 +44,56 @@ async fn an_article_is_changed_in_its_own_account_from_any_region_by_its_author_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_repeated_in_another_region_is_the_same_article_once_that_region_has_heard_of_it() {
+    let world = World::with(1, 0).await;
+    let [usa, europe, asia] = world.databases();
+    let snow = || draft("sports", "Snow");
+    let first = usa.publish_article("ann", snow(), Some("attempt")).await.unwrap();
+    assert!(first.is_new);
+    let id = first.article.id.as_str();
+    let sports = Filter::parse("sports").unwrap();
+    for database in [&europe, &asia] {
+        let heard = async || {
+            let page = database.list_articles(&sports, &PageRequest::default()).await.unwrap();
+            page.items.len() == 1
+        };
+        until("the region has heard of it", heard).await;
+        let again = database.publish_article("ann", snow(), Some("attempt")).await.unwrap();
+        assert_eq!((again.article.id.as_str(), again.is_new), (id, false));
+        let other = database
+            .publish_article("ann", draft("sports", "Ice"), Some("attempt"))
+            .await;
+        assert!(matches!(other, Err(PublishError::Exists)), "{other:?}");
+    }
+    // Another author's attempt of the same name is another article.
+    let theirs = europe.publish_article("bob", snow(), Some("attempt")).await.unwrap();
+    assert!(theirs.is_new);
+
+    // A region that cannot hear of the first attempt goes ahead; repetitions find the earlier one of the two.
+    world.servers[0].cut("West US", true);
+    let unheard = usa
+        .publish_article("ann", draft("sports", "Rain"), Some("unheard"))
+        .await
+        .unwrap();
+    let second = europe
+        .publish_article("ann", draft("sports", "Rain"), Some("unheard"))
+        .await
+        .unwrap();
+    assert!(second.is_new && second.article.id != unheard.article.id);
+    world.servers[0].cut("West US", false);
+    until("all regions know both", async || {
+        let page = asia.list_articles(&sports, &PageRequest::default()).await.unwrap();
+        page.items.iter().filter(|article| article.title == "Rain").count() == 2
+    })
+    .await;
+    let third = asia
+        .publish_article("ann", draft("sports", "Rain"), Some("unheard"))
+        .await
+        .unwrap();
+    assert_eq!((third.article.id, third.is_new), (unheard.article.id, false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_article_is_not_found_only_when_every_account_says_so() {
     let world = World::with(1, 0).await;
     let [usa, europe, _] = world.databases();

@@ -9,6 +9,7 @@ mod backfill;
 mod defects;
 mod fanout;
 mod feeds;
+mod moving;
 mod original;
 mod outages;
 mod scenario;

@@ -217,3 +217,43 @@ async fn no_read_crosses_the_ocean_while_the_readers_own_region_is_well() {
         assert_eq!(n_outside(), before, "reads from {region}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_layer_runs_on_one_account_for_all_regions() {
+    let world = World::shared().await;
+    let databases = world.databases();
+    let [usa, europe, asia] = &databases;
+    let roles = world.start_roles();
+    europe.create_subscription("eva", "sports").await.unwrap();
+    let article = asia
+        .publish_article("ann", draft("sports", "Snow"), Some("attempt"))
+        .await
+        .unwrap()
+        .article;
+    for database in &databases {
+        until_titles(database, "eva", &["Snow"]).await;
+        database
+            .write_review(&article.id, database.region(), "Fine.", 4)
+            .await
+            .unwrap();
+    }
+    // The same insert from another region is the same document.
+    let again = usa
+        .publish_article("ann", draft("sports", "Snow"), Some("attempt"))
+        .await
+        .unwrap();
+    assert_eq!((again.article.id, again.is_new), (article.id.clone(), false));
+    for database in &databases {
+        until("all reviews are there", async || {
+            let page = database
+                .read_reviews(&article.id, &PageRequest::default())
+                .await
+                .unwrap();
+            page.items.len() == 3
+        })
+        .await;
+    }
+    for role in roles {
+        role.stop().await;
+    }
+}

@@ -165,6 +165,29 @@ impl World {
         world
     }
 
+    /// One account for all regions, which takes writes in the first.
+    pub async fn shared() -> World {
+        let servers = vec![Server::start(&REGIONS, 1)];
+        let entry = AccountEntry {
+            name: "contentpubdatabase-world".to_owned(),
+            tag: "world".to_owned(),
+            endpoint: servers[0].endpoint.clone(),
+            key: AccountKey(KEY.to_owned()),
+            write_region: REGIONS[0].to_owned(),
+            read_regions: REGIONS[1..].iter().map(|region| (*region).to_owned()).collect(),
+        };
+        let mut world = World {
+            servers,
+            table: AccountTable::new(vec![entry]).unwrap(),
+            databases: Vec::new(),
+        };
+        world.databases = REGIONS.iter().map(|region| world.database(region)).collect();
+        for database in &world.databases {
+            database.prepare().await.unwrap();
+        }
+        world
+    }
+
     /// The data access layers of the three regions.
     pub fn databases(&self) -> [ContentPublishDatabase; 3] {
         [0, 1, 2].map(|index: usize| self.databases[index].clone())
@@ -199,6 +222,7 @@ impl World {
 /// Leases that are judged in seconds, and no pause longer than a test has patience for.
 pub fn fast() -> FanoutSettings {
     FanoutSettings {
+        place_every: Duration::from_millis(500),
         poll: Poll::every(Duration::from_millis(200)).with_long_poll(Duration::from_secs(2)),
         lease_timing: LeaseTiming {
             acquire: Duration::from_millis(500),

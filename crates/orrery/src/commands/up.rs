@@ -38,6 +38,12 @@ pub struct UpFlags {
     /// Links without delay, instead of as slow as distance makes them
     #[arg(long)]
     fast_links: bool,
+    /// Somebody should look when changes have waited for an account this long [default: 900000]
+    #[arg(long, value_name = "MS")]
+    outage_alert_after_ms: Option<u64>,
+    /// Fail an account over when changes have waited for it this long, instead of letting them wait
+    #[arg(long, value_name = "MS")]
+    outage_failover_after_ms: Option<u64>,
     /// Load authors, articles, subscribers and reviews first
     #[arg(long)]
     demo: bool,
@@ -54,6 +60,14 @@ impl UpFlags {
             ("listen", self.listen.clone()),
             // Free ports for one are free ports for all.
             ("port", (self.port == 0).then(|| "0".to_owned())),
+            (
+                "outage-alert-after-ms",
+                self.outage_alert_after_ms.map(|ms| ms.to_string()),
+            ),
+            (
+                "outage-failover-after-ms",
+                self.outage_failover_after_ms.map(|ms| ms.to_string()),
+            ),
         ];
         let given = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
         given.collect()

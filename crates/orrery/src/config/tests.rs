@@ -63,6 +63,8 @@ fn settings_that_make_no_sense_are_refused() {
         ("PROFILE", "x"),
         ("REGIONS", ""),
         ("REGIONS", "West US,westus"),
+        ("OUTAGE_ALERT_AFTER_MS", "soon"),
+        ("OUTAGE_FAILOVER_AFTER_MS", "-1"),
     ] {
         let result = config(ServerFlags::default(), &[(&format!("ORRERY_{name}"), value)]);
         assert!(result.is_err(), "{name}={value}");
@@ -138,4 +140,18 @@ fn accounts_and_links_that_make_no_sense_are_refused() {
         let error = from_file(&TWO_ACCOUNTS.replace(text, with), ServerFlags::default()).unwrap_err();
         assert!(format!("{error:#}").contains(word), "{with}: {error:#}");
     }
+}
+
+#[test]
+fn changes_wait_for_an_account_unless_a_time_is_given_after_which_it_is_failed_over() {
+    let outage = |text: &str| from_file(text, ServerFlags::default()).unwrap().outage;
+    let waiting = OutageConfig {
+        alert_after: Duration::from_secs(15 * 60),
+        failover_after: None,
+    };
+    assert_eq!(outage(TWO_ACCOUNTS), waiting);
+    let eager = outage(&format!("outage-failover-after-ms = 30000\n{TWO_ACCOUNTS}"));
+    assert_eq!(eager.failover_after, Some(Duration::from_secs(30)));
+    let told = outage(&format!("outage-alert-after-ms = 1000\n{TWO_ACCOUNTS}"));
+    assert_eq!((told.alert_after, told.failover_after), (Duration::from_secs(1), None));
 }

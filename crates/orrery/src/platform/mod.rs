@@ -1,11 +1,12 @@
 //! The publishing platform in one process: the accounts that [`Host`] serves, and for each region its publishing service,
 //! which is a client of those accounts like any other and would serve Azure accounts the same way.
 //!
-//! [`world`] shows and moves what only this process knows: links, roles, regions. [`assets`] are the pages. [`demo`] makes
-//! content and users.
+//! [`world`] shows and moves what only this process knows: links, roles, regions. [`outage`] fails accounts over that take no
+//! changes. [`assets`] are the pages. [`demo`] makes content and users.
 
 mod assets;
 mod demo;
+mod outage;
 mod world;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use orrery_platform::token::DevelopmentTokens;
 use orrery_platform::{Platform, PlatformSettings, RegionUrl};
 use orrery_publishing::database::PageRequest;
 use orrery_publishing::fanout::FanoutSettings;
-use orrery_publishing::processor::InstanceName;
+use orrery_publishing::processor::{InstanceName, LeaseTiming};
 use orrery_publishing::topology::{AccountEntry, AccountKey, AccountTable};
 use orrery_publishing::{AccountSettings, ContentPublishDatabase};
 use ring::hmac;
@@ -32,6 +33,14 @@ use world::World;
 
 /// From the first region's service to the second's; the ports in between are left to emulators.
 const PORTS_BETWEEN: u16 = 10;
+
+/// Somebody watches: after a failover the next region takes over within half a minute, also from one that could not let go.
+const LEASES: LeaseTiming = LeaseTiming {
+    acquire: Duration::from_secs(5),
+    renew: Duration::from_secs(10),
+    expiry: Duration::from_secs(30),
+    lock: Duration::from_secs(30),
+};
 
 /// How long a new platform waits for its regions to hear of each other.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -57,7 +66,11 @@ pub async fn run(config: &ServerConfig, settings: &UpSettings) -> Result<()> {
     host.serve();
     let table = AccountTable::new(entries(&host.endpoints())?)?;
     let urls = urls(config, &table, &listeners)?;
-    let databases = databases(&table).await?;
+    let account_settings = AccountSettings {
+        outage: outage::policy(&config.outage, &host, &host.endpoints()),
+        ..AccountSettings::default()
+    };
+    let databases = databases(&table, &account_settings).await?;
     let world = Arc::new(World::new(&host, &table, &urls));
     let platforms = platforms(config, databases.clone(), &urls, &world, &host.endpoints())?;
     world.know(platforms.clone());
@@ -148,10 +161,10 @@ fn urls(config: &ServerConfig, table: &AccountTable, listeners: &[Vec<TcpListene
 }
 
 /// The data access layer of every region, with what it needs in its account.
-async fn databases(table: &AccountTable) -> Result<Vec<ContentPublishDatabase>> {
+async fn databases(table: &AccountTable, settings: &AccountSettings) -> Result<Vec<ContentPublishDatabase>> {
     let mut databases = Vec::new();
     for entry in table.accounts() {
-        let database = ContentPublishDatabase::new(table.clone(), &entry.write_region, &AccountSettings::default())?;
+        let database = ContentPublishDatabase::new(table.clone(), &entry.write_region, settings)?;
         let prepared = database.prepare().await;
         prepared.with_context(|| format!("cannot prepare the account {}", entry.name))?;
         databases.push(database);
@@ -198,7 +211,11 @@ fn platforms(
         };
         let instance = InstanceName::new(format!("fanout-{}", database.local().tag()))?;
         let tokens = Arc::new(DevelopmentTokens::new(&secret));
-        let platform = Platform::start(database, settings, FanoutSettings::new(instance), tokens)
+        let roles = FanoutSettings {
+            lease_timing: LEASES,
+            ..FanoutSettings::new(instance)
+        };
+        let platform = Platform::start(database, settings, roles, tokens)
             .with_assets(Arc::new(assets::WebApplication))
             .with_extension(Arc::clone(world) as Arc<dyn orrery_platform::Extension>);
         platforms.push(Arc::new(platform));

@@ -240,17 +240,26 @@ impl World {
         let (view, platforms) = (Arc::clone(&self.fanout), self.platforms().to_vec());
         tokio::spawn(async move {
             let mut shown = Vec::new();
-            for platform in platforms {
-                let (sources, leases) = tokio::join!(platform.fanout().states(), platform.fanout().role().leases());
-                shown.push(json!({
-                    "region": platform.database().region(), "account": platform.database().local().tag(),
-                    "sources": sources, "leases": leases,
-                }));
+            for home in &platforms {
+                shown.push(shown_role(&platforms, home).await);
             }
             *view.last.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Instant::now()), Value::Array(shown));
             view.is_asking.store(false, Ordering::Release);
         });
     }
+}
+
+/// The role of a region's account, which another region may run.
+async fn shown_role(platforms: &[Arc<Platform>], home: &Platform) -> Value {
+    let account = home.database().local().tag();
+    let holds = |platform: &&Arc<Platform>| platform.fanout().holds().iter().any(|held| held == account);
+    let holder = platforms.iter().find(holds);
+    let asked = holder.map_or(home, |holder| &**holder).fanout();
+    let (sources, leases) = tokio::join!(asked.states_of(account), asked.role().leases(account));
+    json!({
+        "region": holder.map(|holder| holder.database().region()), "account": account,
+        "sources": sources, "leases": leases,
+    })
 }
 
 impl WorldAccount {

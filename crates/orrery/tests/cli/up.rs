@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::service::{REGIONS, ask, json_of, token, up, url};
+use crate::service::{Call, REGIONS, ask, json_of, send, token, up, url};
 use crate::support::{fail, until};
 
 fn publish(url: &str, title: &str) -> String {
@@ -113,6 +113,58 @@ fn the_world_shows_and_moves_accounts_and_regions() {
             "{method} {path} {body}"
         );
     }
+}
+
+/// The region that takes an account's writes.
+fn writer(url: &str, tag: &str) -> String {
+    let world = json_of(url, "GET", "/v1/world", "", None);
+    let accounts = world["accounts"].as_array().unwrap();
+    let account = accounts.iter().find(|account| account["tag"] == tag).unwrap();
+    let mut regions = account["regions"].as_array().unwrap().iter();
+    let writer = regions.find(|region| region["role"] == "write").unwrap();
+    writer["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_account_that_changes_have_waited_for_too_long_is_failed_over_and_its_fan_out_with_it() {
+    let server = up(&["--memory", "--outage-failover-after-ms", "1000"]);
+    let [_, north, asia] = REGIONS.map(|region| url(&server, region));
+    let reader = token(&asia, "aki");
+    let follow = json!({"filter": "author:ann"});
+    json_of(&asia, "POST", "/v1/subscriptions", &reader, Some(&follow));
+    let id = publish(&asia, "Snow");
+    assert!(until(|| has(&north, &id)));
+    let path = format!("/v1/articles/{id}");
+    let etag = json_of(&north, "GET", &path, "", None)["etag"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    json_of(&north, "POST", "/v1/world/regions/Southeast%20Asia/stop", "", None);
+    assert_eq!(writer(&north, "asia"), "Southeast Asia", "nothing waits yet");
+
+    let draft = json!({"category": "sports", "tags": [], "title": "Ice", "body": "It froze."});
+    let change = Call {
+        method: "PUT",
+        path: &path,
+        token: &token(&north, "ann"),
+        headers: &format!("if-match: {etag}\r\n"),
+        body: Some(&draft),
+    };
+    assert_eq!(send(&north, change).unwrap().0, 202);
+    assert!(until(|| writer(&north, "asia") == "North Europe"));
+    assert!(until(|| json_of(&north, "GET", &path, "", None)["title"] == "Ice"));
+    // Subscribers of the account are served from there.
+    let next = publish(&north, "Hail");
+    assert!(until(|| {
+        let feed = json_of(&north, "GET", "/v1/notifications", &reader, None);
+        let items = feed["items"].as_array().unwrap();
+        items.iter().any(|told| told["articleId"] == next.as_str())
+    }));
+    assert!(until(|| {
+        let world = json_of(&north, "GET", "/v1/world", "", None);
+        let mut roles = world["fanout"].as_array().unwrap().iter();
+        roles.any(|role| role["account"] == "asia" && role["region"] == "North Europe")
+    }));
 }
 
 #[test]

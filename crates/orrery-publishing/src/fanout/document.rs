@@ -1,0 +1,82 @@
+//! A change of a source account's feed as a role sees it, and what the role does about it.
+
+use orrery_processor::Batch;
+use orrery_processor::dead_letters::DeadLetter;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::serve::{ServeError, Server};
+use crate::entity::{Article, Entity as _, Review, Subscription};
+use crate::error::{Cause, PublishError};
+
+/// A change as far as the role cares. What lacks a type is nobody's document of this platform.
+pub(super) enum Document {
+    Article(Box<Article>),
+    Subscription(Box<Subscription>),
+    Review(Box<Review>),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Document, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match value.get("Type").and_then(Value::as_str) {
+            Some(Article::TYPE) => Ok(Document::Article(Box::new(
+                serde_json::from_value(value).map_err(D::Error::custom)?,
+            ))),
+            Some(Subscription::TYPE) => Ok(Document::Subscription(Box::new(
+                serde_json::from_value(value).map_err(D::Error::custom)?,
+            ))),
+            Some(Review::TYPE) => Ok(Document::Review(Box::new(
+                serde_json::from_value(value).map_err(D::Error::custom)?,
+            ))),
+            _ => Ok(Document::Other),
+        }
+    }
+}
+
+pub(super) async fn handle(
+    server: &Server,
+    batch: Batch<Document>,
+    is_local: bool,
+    cancelled: &CancellationToken,
+) -> Result<(), ServeError> {
+    for change in batch {
+        match change.current {
+            Some(Document::Article(article)) => server.serve(&article, cancelled).await?,
+            Some(Document::Subscription(subscription)) if is_local => server.list(&subscription).await?,
+            Some(Document::Review(review)) if is_local => server.tally(&review).await?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a letter is about, as it is now: it may have been repaired, have changed or be gone since.
+pub(super) async fn handle_again(server: &Server, letter: &DeadLetter) -> Result<(), Cause> {
+    let of_letter = |name: &str| {
+        letter
+            .current
+            .as_ref()
+            .and_then(|item| item.get(name))
+            .and_then(Value::as_str)
+    };
+    match (of_letter("Type"), &letter.item_id) {
+        (Some(Article::TYPE), Some(id)) => match server.database.read_article(id, None).await {
+            Ok(article) => Ok(server.serve(&article, &CancellationToken::new()).await?),
+            Err(PublishError::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        (Some(Subscription::TYPE), _) => {
+            let subscription = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
+            Ok(server.list(&subscription).await?)
+        }
+        (Some(Review::TYPE), _) => {
+            let review = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
+            Ok(server.tally(&review).await?)
+        }
+        _ => Ok(()),
+    }
+}
