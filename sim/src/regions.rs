@@ -1,20 +1,23 @@
 //! Three regions of one account on a paused clock, with clients everywhere and everything between them going wrong.
 //!
 //! Clients read in any region and write where writes are taken, several at a time; links slow down, pause and break, the write
-//! region changes, regions are taken offline and come back. Everything is recorded, and [`checks`] says afterwards whether
-//! the promises of the account's consistency level held. One thread and one seed: one run.
+//! region changes, regions are taken offline and come back, and with every second seed partitions are split and merged.
+//! Everything is recorded, and [`checks`] says afterwards whether the promises of the account's consistency level held. One
+//! thread and one seed: one run.
 
 pub mod checks;
 mod client;
 pub mod history;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use orrery_model::etag::Precondition;
-use orrery_model::{LogId, Lsn, Timestamp};
+use orrery_model::{LogId, Lsn, Position, Timestamp};
+use orrery_node::admin::PartitionInfo;
 use orrery_node::api::{Consistency, ItemSelector, ItemVerb, Options, Outcome};
-use orrery_node::geo::fleet::{Fleet, InMemory, RegionParts};
+use orrery_node::geo::fleet::{self, Fleet, InMemory, RegionParts};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::progress::Bounds;
 use orrery_node::{ManualClock, Node, Reply};
@@ -23,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::Trace;
 use crate::dice::Dice;
-use crate::requests::{create_container, item_operation, request, settings, value_of};
+use crate::requests::{create_container, epk, item_operation, request, settings, value_of};
 use client::Client;
 use history::{History, Item, Loss, Standing, Tick};
 
@@ -72,15 +75,24 @@ pub fn record(seed: u64) -> (Consistency, History, Trace) {
             clients.push(tokio::spawn(Client::new(&world, number, dice).run()));
         }
         let trouble = tokio::spawn(Arc::clone(&world).make_trouble(Dice::new(seed)));
+        let reshards = is_resharding(seed);
+        let reshards = reshards.then(|| tokio::spawn(Arc::clone(&world).reshard(Dice::new(!seed))));
         for client in clients {
             client.await.expect("clients end by themselves");
         }
-        trouble.abort();
-        let _ = trouble.await;
+        for task in reshards.into_iter().chain([trouble]) {
+            task.abort();
+            let _ = task.await;
+        }
         world.settle().await;
         let recorded = std::mem::take(&mut *world.recorded());
         (level, recorded.history, recorded.trace)
     })
+}
+
+/// Partitions are split and merged with every second seed, so that each level is run both ways.
+fn is_resharding(seed: u64) -> bool {
+    seed % 2 == 1
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +134,7 @@ impl World {
         });
         create_container(&world.fleet.writer()).await;
         for name in NAMES {
-            while position(&world.node(name)).is_none() {
+            while world.partition_of(name, ITEMS[0].0).is_none() {
                 sleep(Duration::from_millis(1)).await;
             }
         }
@@ -166,23 +178,52 @@ impl World {
             .expect("the write region is one of them")
     }
 
+    /// The partition that serves a key in a region.
+    fn partition_of(&self, region: &str, key: &str) -> Option<PartitionInfo> {
+        let epk = epk(key);
+        let partitions = self.node(region).partitions(None).ok()?;
+        partitions.into_iter().find(|partition| partition.range.contains(&epk))
+    }
+
     /// Looks at where every region stands.
-    fn observe(&self, acknowledged: Option<Lsn>) {
+    fn observe(&self, acknowledged: Option<(Item, Lsn)>) {
         let at = self.tick();
         let online = self.online();
         for region in NAMES {
-            let Some(position) = position(&self.node(region)) else {
+            let serving = acknowledged.and_then(|(item, _)| self.partition_of(region, item.0));
+            for (log, position) in logs(&self.node(region)) {
+                let is_asked = serving.as_ref().is_some_and(|serving| serving.log == log);
+                let standing = Standing {
+                    at,
+                    region,
+                    log,
+                    position,
+                    now_ms: self.started.elapsed().as_millis() as u64,
+                    serves: online.contains(&region),
+                    acknowledged: acknowledged.filter(|_| is_asked).map(|(_, lsn)| lsn),
+                };
+                self.recorded().history.standings.push(standing);
+            }
+        }
+    }
+
+    /// Splits and merges partitions wherever writes are taken.
+    async fn reshard(self: Arc<World>, mut dice: Dice) {
+        loop {
+            sleep(Duration::from_millis(200 + dice.roll(2_000))).await;
+            let node = self.node(self.writer());
+            let Ok(partitions) = node.partitions(None) else {
                 continue;
             };
-            let standing = Standing {
-                at,
-                region,
-                position,
-                now_ms: self.started.elapsed().as_millis() as u64,
-                serves: online.contains(&region),
-                acknowledged,
+            let is_split = partitions.len() < 2 || (partitions.len() < 5 && dice.percent(50));
+            let index = dice.roll(partitions.len() as u64 - u64::from(!is_split)) as usize;
+            let id = |index: usize| partitions[index].partition.0;
+            let (what, done) = if is_split {
+                ("split", node.split("db", "c", id(index)).await)
+            } else {
+                ("merge", node.merge("db", "c", (id(index), id(index + 1))).await)
             };
-            self.recorded().history.standings.push(standing);
+            self.note(format!("{what} of {}: {}", id(index), done.is_ok()));
         }
     }
 
@@ -243,25 +284,43 @@ impl World {
             return;
         }
         let region = dice.pick(&online);
-        let Some(before) = position(&self.node(region)) else {
-            return;
-        };
+        let heads = |region: &'static str| ITEMS.map(|item| self.partition_of(region, item.0));
+        let before: Vec<_> = online.iter().map(|online| (*online, heads(online))).collect();
         match Arc::clone(&self.fleet).take_offline(region).await {
             Ok(loss) => {
-                let head = position(&self.node(region)).unwrap_or(before);
-                let lost = loss.transactions.iter().find(|(log, _)| **log != LogId::SYSTEM.0);
-                let n_lost = lost.map_or(0, |(_, n)| *n);
+                let n_lost: u64 = loss.transactions.values().sum();
                 self.note(format!("{region} is offline, {n_lost} transactions lost"));
-                let at = self.tick();
-                self.recorded().history.losses.push(Loss {
-                    at,
-                    epoch: head.epoch,
-                    after: lost.map_or(head.lsn, |(log, _)| loss.kept[log]),
-                    head: head.lsn,
-                });
+                let (at, heir) = (self.tick(), self.writer());
+                let heir = before.iter().find(|(known, _)| *known == heir).map(|(_, heads)| heads);
+                for (index, item) in ITEMS.into_iter().enumerate() {
+                    let own = heir.and_then(|heads| heads[index].as_ref());
+                    let lost = self.partition_of(region, item.0);
+                    self.note_loss(at, item, &loss, (lost, own));
+                }
             }
             Err(error) => self.note(format!("{region} stays online: {error}")),
         }
+    }
+
+    /// What was lost of one item's history: the end of its partition that the heir had not, or, when the two had not even the
+    /// same partitions, everything after the heir's.
+    fn note_loss(
+        &self,
+        at: Tick,
+        item: Item,
+        loss: &fleet::Loss,
+        (lost, own): (Option<PartitionInfo>, Option<&PartitionInfo>),
+    ) {
+        let (Some(lost), Some(own)) = (lost, own) else {
+            return;
+        };
+        let after = match loss.kept.get(&lost.log.0) {
+            Some(kept) if *kept > Lsn::ZERO => *kept,
+            None if lost.log == own.log => return,
+            _ => own.lsn,
+        };
+        let head = lost.lsn;
+        self.recorded().history.losses.push(Loss { at, item, after, head });
     }
 
     async fn take_all_online(&self) {
@@ -288,7 +347,7 @@ impl World {
             }
             while NAMES
                 .iter()
-                .any(|name| position(&self.node(name)) != position(&self.node(self.writer())))
+                .any(|name| logs(&self.node(name)) != logs(&self.node(self.writer())))
             {
                 sleep(Duration::from_millis(10)).await;
             }
@@ -297,7 +356,7 @@ impl World {
         .unwrap_or_else(|_| {
             panic!(
                 "regions do not end equal: {:?}",
-                NAMES.map(|name| position(&self.node(name)))
+                NAMES.map(|name| logs(&self.node(name)))
             )
         });
         self.observe(None);
@@ -330,12 +389,11 @@ async fn held(node: &Arc<Node>) -> Vec<(Item, u64)> {
     held
 }
 
-/// Where the container's only log stands.
-fn position(node: &Arc<Node>) -> Option<orrery_model::Position> {
-    node.positions()
-        .into_iter()
-        .find(|(log, _)| *log != LogId::SYSTEM)
-        .map(|(_, position)| position)
+/// Where the logs of the container's partitions stand.
+fn logs(node: &Arc<Node>) -> BTreeMap<LogId, Position> {
+    let mut logs = node.positions();
+    logs.remove(&LogId::SYSTEM);
+    logs
 }
 
 fn links() -> Vec<(&'static str, &'static str)> {

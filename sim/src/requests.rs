@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
-use orrery_model::{PartitionKey, json};
+use orrery_model::key::{KeyKind, KeyVersion, PropertyPath};
+use orrery_model::{Epk, PartitionKey, PartitionKeyDefinition, json};
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{
     Consistency, ContainerRef, ItemBody, ItemOperation, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
@@ -101,6 +102,13 @@ pub fn container() -> ContainerRef {
         database: named("db"),
         container: named("c"),
     }
+}
+
+/// Where a key lies in the container.
+pub fn epk(key: &str) -> Epk {
+    let path = PropertyPath::parse("/pk").expect("a path");
+    let definition = PartitionKeyDefinition::new(vec![path], KeyKind::Hash, KeyVersion::V2, false);
+    Epk::of(&definition, &partition_key(key))
 }
 
 pub fn partition_key(key: &str) -> PartitionKey {

@@ -77,7 +77,13 @@ fn regions_keep_the_promises_of_every_consistency_level() {
         "offline, 0 trans",
         "offline, 1 trans",
     ];
-    check("regions", REGION_SEEDS, regions::run, &[answers, trouble].concat());
+    let reshards = ["split of 0: true", "merge of", "split of 2"];
+    check(
+        "regions",
+        REGION_SEEDS,
+        regions::run,
+        &[&answers[..], &trouble, &reshards].concat(),
+    );
 }
 
 #[test]

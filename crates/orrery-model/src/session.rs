@@ -64,6 +64,12 @@ impl SessionToken {
             .map(|(_, progress)| *progress)
     }
 
+    /// What is known of partitions from this number on.
+    pub fn beyond(&self, n_partitions: u32) -> impl Iterator<Item = SessionProgress> {
+        let beyond = self.pairs.iter().filter(move |(id, _)| id.0 >= n_partitions);
+        beyond.map(|(_, progress)| *progress)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }

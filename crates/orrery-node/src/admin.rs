@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_model::{EpkRange, Lsn, PartitionId, Result};
+use orrery_model::{EpkRange, LogId, Lsn, PartitionId, Result};
 use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
 
@@ -19,6 +19,7 @@ pub struct PartitionInfo {
     pub partition: PartitionId,
     pub range: EpkRange,
     pub parents: Vec<PartitionId>,
+    pub log: LogId,
     pub lsn: Lsn,
     pub n_items: u64,
     pub size_bytes: u64,
@@ -106,6 +107,7 @@ impl Node {
             partition: range.partition,
             range: range.range.clone(),
             parents: range.parents.clone(),
+            log: range.log,
             lsn: partition.log.head().lsn,
             n_items: state.as_ref().map_or(0, |state| state.n_items),
             size_bytes: state.as_ref().map_or(0, |state| state.size_bytes),

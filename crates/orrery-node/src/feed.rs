@@ -75,7 +75,7 @@ async fn read_page(
         };
         partition.throttle.admit(|| node.now())?;
         partition
-            .wait_for_session(options.session.as_ref(), &entry.parents)
+            .wait_for_session(options.session.as_ref(), &entry.parents, container.n_partitions_ever)
             .await?;
         facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
         let Some(part) = range.intersection(&entry.range) else {

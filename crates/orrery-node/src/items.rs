@@ -107,7 +107,9 @@ async fn read(
     let (container, partition) = serving(node, container, &epk)?;
     partition.throttle.admit(|| node.now())?;
     let ancestors = container.range(partition.id).map_or(&[][..], |range| &range.parents);
-    partition.wait_for_session(options.session.as_ref(), ancestors).await?;
+    partition
+        .wait_for_session(options.session.as_ref(), ancestors, container.n_partitions_ever)
+        .await?;
     let found = match item {
         ItemSelector::Id(id) => partition.find(&container.definition, &epk, id)?,
         ItemSelector::Rid(rid) => match item_number(&container, rid) {

@@ -125,7 +125,7 @@ impl Node {
         });
         node.open_all().await?;
         if node.duty.writes() {
-            reshard::recover(&node).await?;
+            reshard::recover(&node, None).await?;
         }
         node.drop_strangers().await?;
         node.tasks.spawn(purge::run(Arc::downgrade(&node)));

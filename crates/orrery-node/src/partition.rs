@@ -236,11 +236,10 @@ impl Partition {
 
     /// What session tokens say of this partition now.
     pub fn progress(&self) -> SessionProgress {
+        // In this order: an LSN must not be told with a version from before it.
+        let lsn = self.log.head().lsn;
         let version = self.session_version.load(Ordering::Acquire) as i64;
-        SessionProgress {
-            version,
-            lsn: self.log.head().lsn,
-        }
+        SessionProgress { version, lsn }
     }
 
     /// Facts of an answer that shows the partition at `lsn` or later.
@@ -255,9 +254,19 @@ impl Partition {
         }
     }
 
-    /// Waits until this partition has seen what the client has seen of it or of one of its ancestors.
-    pub async fn wait_for_session(&self, session: Option<&SessionToken>, ancestors: &[PartitionId]) -> Result<()> {
+    /// Waits until this partition has seen what the client has seen of it or of one of its ancestors. A client that has seen
+    /// a partition which does not exist here yet, of `n_known`, has seen a split or merge that this region lacks.
+    pub async fn wait_for_session(
+        &self,
+        session: Option<&SessionToken>,
+        ancestors: &[PartitionId],
+        n_known: u32,
+    ) -> Result<()> {
         let Some(session) = session else { return Ok(()) };
+        let version = self.progress().version;
+        if session.beyond(n_known).any(|seen| seen.version >= version) {
+            return Err(session_not_available());
+        }
         let wanted = ancestors
             .iter()
             .chain([&self.id])
@@ -271,13 +280,16 @@ impl Partition {
                 self.log.wait_past(self.log.head().lsn).await;
             }
         };
-        tokio::time::timeout(SESSION_WAIT, arrives).await.map_err(|_| {
-            Error::new(
-                Status::READ_SESSION_NOT_AVAILABLE,
-                "The read session is not available for the input session token.",
-            )
-        })
+        let arrived = tokio::time::timeout(SESSION_WAIT, arrives).await;
+        arrived.map_err(|_| session_not_available())
     }
+}
+
+fn session_not_available() -> Error {
+    Error::new(
+        Status::READ_SESSION_NOT_AVAILABLE,
+        "The read session is not available for the input session token.",
+    )
 }
 
 fn stopping() -> Error {

@@ -119,7 +119,10 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
     let mut change = node.control.change().await;
     let saved = find(node, name)?;
     change.counters.restores += 1;
+    // In an account of several regions a failover after this one must begin above it, also if only this region knows of it.
+    let shared_epoch = node.duty.next_epoch()?;
     let start = start_of_restore(node, &saved, change.counters.restores);
+    let start = shared_epoch.map_or(start, |epoch| start.max(epoch.start_above()));
     let gone = clear(node, &mut change)?;
     let mut records: Vec<Record> = Vec::new();
     for (key, value) in &saved.records {
@@ -142,7 +145,8 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
             partition.position,
         )
         .await?;
-        let epoch = Epoch(partition.position.epoch.0.max(1) + change.counters.restores as u32);
+        let own_epoch = Epoch(partition.position.epoch.0.max(1) + change.counters.restores as u32);
+        let epoch = shared_epoch.unwrap_or(own_epoch);
         let owned = node.store.open(log, Role::Own { epoch }).await.map_err(unreadable)?;
         let operation = Operation::EpochStarted {
             previous: partition.position.lsn,

@@ -56,6 +56,8 @@ struct Decided {
     reply: Reply,
     result: Result<Decision>,
     position: Position,
+    /// Is it a client's? What the server does for itself owes the other regions nothing: they get it in order.
+    is_clients: bool,
 }
 
 impl Writer {
@@ -137,6 +139,10 @@ impl Writer {
                 identity: &self.identity,
                 definition: &self.definition,
             };
+            let is_clients = matches!(
+                command,
+                Command::Item(_) | Command::Batch(_) | Command::DeleteKey { .. }
+            );
             let mut result = decide::decide(&overlay, &command, &context);
             if let Ok(decision) = &mut result
                 && !decision.operations.is_empty()
@@ -157,6 +163,7 @@ impl Writer {
                 reply,
                 result,
                 position,
+                is_clients,
             });
         }
         Ok((decided, staged))
@@ -194,12 +201,14 @@ impl Writer {
     /// took over may be cut off by it.
     fn acknowledge(&self, decided: Vec<Decided>, term: Term) {
         self.duty.progress.appended(self.log.head().lsn);
-        let last = decided.iter().map(|decided| decided.position.lsn).max();
-        let (true, Some(last)) = (self.duty.is_strong(), last) else {
-            return match self.duty.term() == term {
-                true => decided.into_iter().for_each(answer),
-                false => decided.into_iter().for_each(answer_unknown),
-            };
+        let waits = |decided: &Decided| self.duty.is_strong() && decided.is_clients;
+        let (decided, at_once): (Vec<Decided>, Vec<Decided>) = decided.into_iter().partition(waits);
+        match self.duty.term() == term {
+            true => at_once.into_iter().for_each(answer),
+            false => at_once.into_iter().for_each(answer_unknown),
+        }
+        let Some(last) = decided.iter().map(|decided| decided.position.lsn).max() else {
+            return;
         };
         let duty = self.duty.clone();
         self.tasks.spawn(async move {

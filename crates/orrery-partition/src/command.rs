@@ -36,6 +36,8 @@ pub enum Command {
     Reindex {
         n_items_max: u32,
     },
+    /// Session tokens given out before are superseded from here on.
+    RaiseVersion,
     /// The partition ends; nothing is accepted after it.
     Seal {
         children: Vec<PartitionId>,

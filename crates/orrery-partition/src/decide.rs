@@ -73,6 +73,12 @@ pub fn decide(view: &dyn View, command: &Command, context: &Context<'_>) -> Resu
             },
             false => Decision::default(),
         }),
+        Command::RaiseVersion => Ok(Decision {
+            operations: vec![Operation::EpochStarted {
+                previous: Lsn(context.lsn.0.saturating_sub(1)),
+            }],
+            ..Decision::default()
+        }),
         Command::Seal { children } => Ok(Decision {
             operations: vec![Operation::Sealed {
                 children: children.clone(),

@@ -73,7 +73,7 @@ pub fn operations(
 
 /// The least version of session tokens in an epoch. Epochs start at ever higher multiples of 2^32, so a restored view,
 /// whatever version it was saved with, supersedes the tokens of all earlier epochs; merges count up in between.
-fn version_of_epoch(start: Lsn) -> u64 {
+pub fn version_of_epoch(start: Lsn) -> u64 {
     (start.0 >> 32) << 16
 }
 
@@ -148,6 +148,8 @@ impl<'a> Projection<'a> {
                 let lsn = self.lsn;
                 let state = self.state()?;
                 state.session_version = version_of_epoch(lsn).max(state.session_version + 1);
+                // A seal that this entry follows belongs to a split or merge that the new epoch knows nothing of.
+                state.children = Vec::new();
                 Ok(())
             }
             Operation::Opened(opened) => self.open(opened),

@@ -80,10 +80,11 @@ impl Client {
         let verb = ItemVerb::Read {
             item: ItemSelector::Id(item.1.to_owned()),
         };
-        let (invoked, token) = (self.world.tick(), self.token());
+        let (invoked, sent) = (self.world.tick(), self.options().session);
         let answered = self
             .execute(region, item_operation(item.0, verb, Precondition::None))
             .await;
+        let token = sent.and_then(|sent| self.known_of(&sent, region, item));
         let answer = self.read_answer(item, answered);
         self.record(region, item, Action::Read, (invoked, token), answer);
     }
@@ -144,20 +145,14 @@ impl Client {
                 )
             }
         };
-        let (invoked, token) = (self.world.tick(), self.token());
+        let invoked = self.world.tick();
         let answered = self.execute(region, item_operation(item.0, verb, precondition)).await;
         let answer = match answered {
             None => Answer::Unknown,
             Some(Err(failure)) => refusal(&failure),
             Some(Ok(reply)) => self.written(item, value, reply),
         };
-        self.record(
-            region,
-            item,
-            Action::Write { value, expected },
-            (invoked, token),
-            answer,
-        );
+        self.record(region, item, Action::Write { value, expected }, (invoked, None), answer);
     }
 
     fn written(&mut self, item: Item, value: u64, reply: Reply) -> Answer {
@@ -171,18 +166,19 @@ impl Client {
             .get(partition.partition)
             .expect("the token is about the partition");
         let lsn = partition.item_lsn.expect("a write has an LSN");
-        self.world.observe(Some(lsn));
+        self.world.observe(Some((item, lsn)));
         Answer::Written {
             lsn,
             version: progress.version,
         }
     }
 
-    fn token(&self) -> Option<(i64, Lsn)> {
-        let sent = self.options().session?;
-        let partitions = self.world.node(self.world.writer()).partitions(None).ok()?;
-        let seen = sent.get(partitions.first()?.partition)?;
-        Some((seen.version, seen.lsn))
+    /// What a session has seen of the partition that serves an item in a region, or of one of its ancestors.
+    fn known_of(&self, sent: &SessionToken, region: &str, item: Item) -> Option<(i64, Lsn)> {
+        let partition = self.world.partition_of(region, item.0)?;
+        let known = partition.parents.iter().chain([&partition.partition]);
+        let known = known.filter_map(|partition| sent.get(*partition));
+        known.map(|seen| (seen.version, seen.lsn)).max()
     }
 
     fn record(

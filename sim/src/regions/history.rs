@@ -1,6 +1,6 @@
 //! What happened in a run, as clients and an observer of all regions saw it.
 
-use orrery_model::{Epoch, Lsn, Position};
+use orrery_model::{LogId, Lsn, Position};
 
 /// When something happened: events of one run in the order they happened, no two at once.
 pub type Tick = u64;
@@ -70,25 +70,25 @@ pub struct PairRead {
     pub values: (Option<u64>, Option<u64>),
 }
 
-/// Where a region's log stood; the observer looks after every acknowledged write.
+/// Where one of a region's logs stood; the observer looks after every acknowledged write.
 #[derive(Clone, Debug)]
 pub struct Standing {
     pub at: Tick,
     pub region: &'static str,
+    pub log: LogId,
     pub position: Position,
     /// Milliseconds of the simulated clock.
     pub now_ms: u64,
     pub serves: bool,
-    /// Set when the look was taken because this was acknowledged.
+    /// Set when the look was taken because this was acknowledged in the part of the container that the log serves.
     pub acknowledged: Option<Lsn>,
 }
 
-/// The end of a log that a forced failover cut off.
+/// What a forced failover cut off of the history of one item.
 #[derive(Clone, Debug)]
 pub struct Loss {
     pub at: Tick,
-    /// The epoch that ended.
-    pub epoch: Epoch,
+    pub item: Item,
     /// Everything after this LSN, up to `head`, is gone.
     pub after: Lsn,
     pub head: Lsn,
@@ -96,10 +96,9 @@ pub struct Loss {
 
 impl History {
     /// Was this write, acknowledged before, reported as lost?
-    pub fn is_lost(&self, lsn: Lsn, completed: Tick) -> bool {
-        self.losses
-            .iter()
-            .any(|loss| completed < loss.at && loss.after < lsn && lsn <= loss.head)
+    pub fn is_lost(&self, item: Item, lsn: Lsn, completed: Tick) -> bool {
+        let covers = |loss: &Loss| completed < loss.at && loss.after < lsn && lsn <= loss.head;
+        self.losses.iter().any(|loss| loss.item == item && covers(loss))
     }
 
     /// Writes of one item with what became of them.

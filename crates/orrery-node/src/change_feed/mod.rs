@@ -215,7 +215,11 @@ impl Reader<'_> {
         let partition = self.node.partition(&part.entry)?;
         partition.throttle.admit(|| self.node.now())?;
         partition
-            .wait_for_session(self.options.session.as_ref(), &part.entry.parents)
+            .wait_for_session(
+                self.options.session.as_ref(),
+                &part.entry.parents,
+                self.container.n_partitions_ever,
+            )
             .await?;
         let snapshot = partition.snapshot()?;
         self.node

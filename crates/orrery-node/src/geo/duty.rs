@@ -1,9 +1,10 @@
 //! What a region owes the others before it acknowledges a write, and whether it may take writes at all.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use orrery_model::{Error, LogId, Lsn, Result, Status};
+use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
 use tokio::sync::watch;
 
 use super::progress::{Bounds, LogProgress, Progress};
@@ -18,6 +19,13 @@ pub struct Duty {
     term: watch::Sender<Term>,
     pub promise: Promise,
     pub progress: Progress,
+    epochs: OnceLock<Arc<dyn Epochs>>,
+}
+
+/// Gives out numbers of epochs, durably and to all regions of an account together.
+pub trait Epochs: fmt::Debug + Send + Sync {
+    /// One that was never used, and that every later change of the write region goes beyond.
+    fn next(&self) -> Result<Epoch>;
 }
 
 /// A time in which a region writes without a break. What was begun in one must not be confirmed in another: in between, another
@@ -44,7 +52,18 @@ impl Duty {
             term: watch::Sender::default(),
             promise,
             progress: Progress::default(),
+            epochs: OnceLock::new(),
         }
+    }
+
+    /// Says who gives out epochs. Only the first one counts.
+    pub fn set_epochs(&self, epochs: Arc<dyn Epochs>) {
+        let _ = self.epochs.set(epochs);
+    }
+
+    /// A new epoch for something that starts over, if the account has other regions to agree with.
+    pub fn next_epoch(&self) -> Result<Option<Epoch>> {
+        self.epochs.get().map(|epochs| epochs.next()).transpose()
     }
 
     pub fn writes(&self) -> bool {

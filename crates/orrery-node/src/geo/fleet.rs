@@ -6,19 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use orrery_model::{Error, LogId, Lsn, Result, Status};
-use orrery_partition::decide::unreadable;
-use orrery_partition::storage::{Log, Store};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
+use orrery_partition::storage::Store;
+use tokio_util::sync::CancellationToken;
 
-use super::duty::Promise;
+use super::duty::{Epochs, Promise};
+use super::level::{take_what_is_ahead, wait_confirmed, wait_level};
 use super::link::{Link, LinkSettings};
 use super::membership::Sites;
 use super::progress::Bounds;
-use super::replica::Replica;
+use super::replica::{Following, Replica};
 use super::roles::EpochStart;
 use super::salvage::difference;
 use super::start::start_nodes;
@@ -67,8 +67,7 @@ pub struct Fleet {
     pub(super) nodes: RwLock<BTreeMap<RegionId, Arc<Node>>>,
     pub(super) clocks: RwLock<BTreeMap<RegionId, Arc<SkewedClock>>>,
     links: RwLock<BTreeMap<(RegionId, RegionId), Arc<Link>>>,
-    /// Dropping a guard ends that region's following.
-    following: Mutex<HashMap<RegionId, DropGuard>>,
+    following: Mutex<HashMap<RegionId, Following>>,
     outages: RwLock<BTreeMap<RegionId, Outage>>,
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Ends a change that takes its time, so that a more urgent one can happen.
@@ -156,9 +155,20 @@ impl Fleet {
             .tasks
             .spawn(watch::run(Arc::downgrade(&fleet), fleet.tasks.stopped()));
         regions.into_iter().for_each(|region| fleet.add_links(region));
+        fleet.nodes().iter().for_each(|node| fleet.lend_epochs(node));
         fleet.publish();
         fleet.follow_writer();
         Ok(fleet)
+    }
+
+    /// Lets a region ask for new epochs.
+    pub(super) fn lend_epochs(self: &Arc<Fleet>, node: &Node) {
+        node.duty.set_epochs(Arc::new(OwnEpochs(Arc::downgrade(self))));
+    }
+
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        nodes.values().cloned().collect()
     }
 
     pub fn topology(&self) -> Arc<Topology> {
@@ -209,18 +219,35 @@ impl Fleet {
 
     /// Every link and how it behaves.
     pub fn links(&self) -> Vec<LinkInfo> {
+        let links = self.named_links().into_iter();
+        links
+            .map(|(from, to, link)| LinkInfo {
+                from,
+                to,
+                settings: link.settings(),
+            })
+            .collect()
+    }
+
+    /// How many bytes are on their way from one region to another.
+    pub fn link_loads(&self) -> Vec<(String, String, usize)> {
+        let links = self.named_links().into_iter();
+        links
+            .map(|(from, to, link)| (from, to, link.bytes_under_way()))
+            .collect()
+    }
+
+    fn named_links(&self) -> Vec<(String, String, Arc<Link>)> {
         let topology = self.topology();
         let name = |id: &RegionId| {
             let region = topology.regions.iter().find(|region| region.id == *id);
             region.map_or_else(String::new, |region| region.name.clone())
         };
-        let info = |((from, to), link): (&(RegionId, RegionId), &Arc<Link>)| LinkInfo {
-            from: name(from),
-            to: name(to),
-            settings: link.settings(),
-        };
         let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        links.iter().map(info).collect()
+        links
+            .iter()
+            .map(|((from, to), link)| (name(from), name(to), Arc::clone(link)))
+            .collect()
     }
 
     /// Connects a region with all others, both ways.
@@ -277,16 +304,16 @@ impl Fleet {
         let target = topology.named(target)?.id;
         let next = topology.with_writer(target)?;
         let (old, new) = (self.writer(), self.node(target));
-        if !old.control.catalogue().reshards.is_empty() {
-            return Err(refused(
-                "A partition is being split or merged; try again when it is done.",
-            ));
-        }
         let lag = self.greatest_lag(target);
         if lag > PLANNED_LAG_MAX {
             return Err(refused(&format!("The region lags behind by {lag} transactions.")));
         }
         let no_changes = old.control.hold().await;
+        if !old.control.catalogue().reshards.is_empty() {
+            return Err(refused(
+                "A partition is being split or merged; try again when it is done.",
+            ));
+        }
         let held = old.hold_all().await?;
         let level = tokio::time::timeout(HOLD_MAX, wait_level(&old, &new)).await;
         if level.is_err() {
@@ -302,7 +329,7 @@ impl Fleet {
         // Writers that wait for every region get their answer while this one can still give it.
         let _ = tokio::time::timeout(HOLD_MAX / 4, wait_confirmed(&old)).await;
         self.keeper.save(&next)?;
-        self.stop_following();
+        self.stop_following().await;
         // Before it writes: the first write it acknowledges must wait for the others.
         new.duty.progress.set_members(self.members(&next));
         if let Err(error) = new.promote(next.epoch, EpochStart::Next).await {
@@ -340,14 +367,14 @@ impl Fleet {
         let old = self.node(gone);
         if topology.writer().id != gone {
             self.keeper.save(&next)?;
-            self.unfollow(gone);
+            self.unfollow(gone).await;
             self.set_topology(next);
             return Ok(Loss::default());
         }
         // From here on it acknowledges nothing; what it has begun ends first, if it can.
         old.duty.set_writes(false);
         let _ = tokio::time::timeout(FENCE_WAIT, old.hold_all()).await;
-        self.stop_following();
+        self.stop_following().await;
         let heir = &self.node(next.writer().id);
         for other in next.online().filter(|other| other.id != next.writer().id) {
             take_what_is_ahead(heir, &self.node(other.id)).await?;
@@ -363,7 +390,14 @@ impl Fleet {
         }
         self.keeper.save(&next)?;
         heir.duty.progress.set_members(self.members(&next));
-        heir.promote(next.epoch, EpochStart::Above).await?;
+        // Decided: the account has a new writer, also if a part of it cannot take writes yet.
+        let promoted = match heir.promote(next.epoch, EpochStart::Above).await {
+            Err(error) => {
+                tracing::warn!(%error, "a region that takes over tries again");
+                heir.promote(next.epoch, EpochStart::Above).await
+            }
+            promoted => promoted,
+        };
         let n_lost = loss.transactions.values().sum();
         self.n_lost.fetch_add(n_lost, Ordering::Relaxed);
         self.events.tell(Happening::FailedOver {
@@ -373,7 +407,7 @@ impl Fleet {
         });
         self.set_topology(next);
         self.follow_writer();
-        Ok(loss)
+        promoted.map(|()| loss)
     }
 
     /// Takes a region in again, as one that follows.
@@ -395,7 +429,7 @@ impl Fleet {
         self.follow(back);
         if tokio::time::timeout(RETURN_MAX, self.join(back, &next)).await.is_err() {
             self.writer().duty.progress.set_members(self.members(&topology));
-            self.unfollow(back);
+            self.unfollow(back).await;
             return Err(refused(
                 "The region did not catch up in time and stays offline; try again.",
             ));
@@ -409,12 +443,8 @@ impl Fleet {
     /// Stops every region.
     pub async fn stop(&self, deadline: Duration) -> Result<()> {
         self.tasks.stop(deadline).await;
-        self.stop_following();
-        let nodes: Vec<Arc<Node>> = {
-            let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
-            nodes.values().cloned().collect()
-        };
-        for node in nodes {
+        self.stop_following().await;
+        for node in self.nodes() {
             node.stop(deadline).await?;
         }
         Ok(())
@@ -488,78 +518,45 @@ impl Fleet {
         self.following().insert(reader, guard);
     }
 
-    pub(super) fn unfollow(&self, reader: RegionId) {
-        self.following().remove(&reader);
+    pub(super) async fn unfollow(&self, reader: RegionId) {
+        let following = self.following().remove(&reader);
+        if let Some(following) = following {
+            following.end().await;
+        }
     }
 
-    fn stop_following(&self) {
-        self.following().clear();
+    async fn stop_following(&self) {
+        let all: Vec<Following> = self.following().drain().map(|(_, following)| following).collect();
+        for following in all {
+            following.end().await;
+        }
     }
 
-    fn following(&self) -> std::sync::MutexGuard<'_, HashMap<RegionId, DropGuard>> {
+    fn following(&self) -> std::sync::MutexGuard<'_, HashMap<RegionId, Following>> {
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Epochs of an account, kept in its topology: a region that is lost cannot take along which ones were used.
+#[derive(Debug)]
+struct OwnEpochs(Weak<Fleet>);
+
+impl Epochs for OwnEpochs {
+    fn next(&self) -> Result<Epoch> {
+        let stopped = || Error::new(Status::UNAVAILABLE, "The account is stopping.");
+        let fleet = self.0.upgrade().ok_or_else(stopped)?;
+        let _lock = fleet.lock()?;
+        let next = fleet.topology().in_next_epoch();
+        fleet.keeper.save(&next)?;
+        let epoch = next.epoch;
+        fleet.set_topology(next);
+        Ok(epoch)
     }
 }
 
 /// The regions that serve and do not write.
 fn readers(topology: &Topology) -> BTreeSet<RegionId> {
     topology.online().skip(1).map(|region| region.id).collect()
-}
-
-/// Waits until one region has everything another has.
-pub(super) async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
-    for (log, theirs) in ahead.live_logs() {
-        let head = theirs.head();
-        loop {
-            let own: Option<Arc<dyn Log>> = behind.live_logs().remove(&log);
-            match own {
-                Some(own) if own.head().lsn >= head.lsn => break,
-                Some(own) => {
-                    // Looks again now and then: the log may be installed anew meanwhile.
-                    let before = Lsn(head.lsn.0 - 1);
-                    let _ = tokio::time::timeout(Duration::from_millis(100), own.wait_past(before)).await;
-                }
-                // It was split, merged or deleted meanwhile.
-                None if !ahead.live_logs().contains_key(&log) => break,
-                None => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    }
-}
-
-/// Waits until every region that counts has told the one that writes that it has everything.
-async fn wait_confirmed(writer: &Arc<Node>) {
-    if writer.duty.promise != Promise::Everywhere {
-        return;
-    }
-    for (log, own) in writer.live_logs() {
-        writer.duty.progress.of(log).wait_committed(own.head().lsn).await;
-    }
-}
-
-/// Before a region begins to write it takes over what another region has of the same history and it has not.
-async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
-    let own = heir.live_logs();
-    for (log, theirs) in other.live_logs() {
-        let Some(own) = own.get(&log) else { continue };
-        while own.head().lsn < theirs.head().lsn {
-            let transactions = theirs.read_log(own.head().lsn, 1024 * 1024).await.map_err(unreadable)?;
-            if !transactions.first().is_some_and(|first| first.follows(own.head())) {
-                break;
-            }
-            if log == LogId::SYSTEM {
-                for transaction in transactions {
-                    heir.control.follow(transaction).await.map_err(unreadable)?;
-                }
-            } else {
-                let (expected, staged) = super::follow::stage(&**own, transactions).map_err(unreadable)?;
-                crate::writer::append_cached(&**own, &heir.cache, expected, staged)
-                    .await
-                    .map_err(unreadable)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn refused(message: &str) -> Error {

@@ -148,9 +148,10 @@ async fn receive(
         let Some((parcel, mut transactions)) = next else {
             return Ended::Broken;
         };
-        if !source.there.arrival(parcel).await {
+        if !source.there.arrival(&parcel).await {
             return Ended::Broken;
         }
+        let mut carried = vec![parcel];
         while transactions.len() < TOGETHER_MAX
             && let Ok((parcel, more)) = arriving.try_recv()
         {
@@ -159,12 +160,14 @@ async fn receive(
                 break;
             }
             transactions.extend(more);
+            carried.push(parcel);
         }
         match sink.apply(transactions).await {
             Ok(()) => {}
             Err(StorageError::Corrupt(_)) => return Ended::Diverged,
             Err(error) => return Ended::Failed(error),
         }
+        drop(carried);
         let report = source.back.depart(REPORT_BYTES);
         // Whoever tells makes up for what finds the queue full.
         let _ = reports.try_send((report, sink.log().head().lsn));
@@ -183,7 +186,7 @@ async fn tell(source: &Source, sink: &dyn Sink, mut reported: mpsc::Receiver<(Pa
 }
 
 async fn tell_one(source: &Source, mut parcel: Parcel, lsn: Lsn) {
-    while !source.back.arrival(parcel).await {
+    while !source.back.arrival(&parcel).await {
         source.back.ready().await;
         parcel = source.back.depart(REPORT_BYTES);
     }
@@ -197,7 +200,7 @@ async fn learn_committed(source: &Source, sink: &dyn Sink) {
         let committed = source.progress.committed_past(known).await;
         source.there.ready().await;
         let parcel = source.there.depart(REPORT_BYTES);
-        if source.there.arrival(parcel).await {
+        if source.there.arrival(&parcel).await {
             known = committed;
             sink.committed(known);
         }

@@ -4,7 +4,8 @@
 //! or, when the link is cut or loses it, not at all; then everything after it is lost as well, as on a broken connection,
 //! and the receiver begins again from what it has. Pausing a link delays what is under way and loses nothing.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -42,6 +43,7 @@ impl Default for LinkSettings {
 pub struct Link {
     settings: watch::Sender<LinkSettings>,
     state: Mutex<State>,
+    under_way: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -55,11 +57,19 @@ struct State {
     connection: u64,
 }
 
-/// Something on its way.
-#[derive(Clone, Copy, Debug)]
+/// Something on its way. Counts as under way until it is dropped.
+#[derive(Debug)]
 pub struct Parcel {
     arrives: Instant,
     connection: u64,
+    n_bytes: usize,
+    under_way: Arc<AtomicUsize>,
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        self.under_way.fetch_sub(self.n_bytes, Ordering::Relaxed);
+    }
 }
 
 impl Link {
@@ -73,7 +83,13 @@ impl Link {
                 free_at: None,
                 connection: 0,
             }),
+            under_way: Arc::default(),
         }
+    }
+
+    /// What is held in memory because it is on its way.
+    pub fn bytes_under_way(&self) -> usize {
+        self.under_way.load(Ordering::Relaxed)
     }
 
     pub fn settings(&self) -> LinkSettings {
@@ -107,9 +123,12 @@ impl Link {
         at += settings.latency + settings.jitter.mul_f64(state.draw());
         let arrives = state.last_arrival.map_or(at, |last| last.max(at));
         state.last_arrival = Some(arrives);
+        self.under_way.fetch_add(n_bytes, Ordering::Relaxed);
         let parcel = Parcel {
             arrives,
             connection: state.connection,
+            n_bytes,
+            under_way: Arc::clone(&self.under_way),
         };
         // What is sent into a cut link is lost as well.
         if settings.cut || (settings.loss > 0.0 && state.draw() < settings.loss) {
@@ -119,7 +138,7 @@ impl Link {
     }
 
     /// Waits for a parcel; `false` when it never comes.
-    pub async fn arrival(&self, parcel: Parcel) -> bool {
+    pub async fn arrival(&self, parcel: &Parcel) -> bool {
         if parcel.arrives > Instant::now() {
             sleep_until(parcel.arrives).await;
         }
@@ -170,7 +189,7 @@ mod tests {
         let start = Instant::now();
         let parcels: Vec<Parcel> = (0..20).map(|_| link.depart(10)).collect();
         assert!(parcels.windows(2).all(|pair| pair[0].arrives <= pair[1].arrives));
-        for parcel in parcels {
+        for parcel in &parcels {
             assert!(link.arrival(parcel).await);
         }
         let elapsed = start.elapsed();
@@ -186,7 +205,7 @@ mod tests {
         });
         let start = Instant::now();
         let (first, second) = (link.depart(500), link.depart(500));
-        assert!(link.arrival(first).await && link.arrival(second).await);
+        assert!(link.arrival(&first).await && link.arrival(&second).await);
         assert_eq!(start.elapsed().as_millis(), 1_000);
     }
 
@@ -199,29 +218,32 @@ mod tests {
             cut: true,
             ..slow(100, 0)
         });
-        assert!(!link.arrival(parcel).await);
+        assert!(!link.arrival(&parcel).await);
         let parcel = link.depart(1);
         link.set(slow(100, 0));
-        assert!(!link.arrival(parcel).await, "nor what was sent into it");
+        assert!(!link.arrival(&parcel).await, "nor what was sent into it");
         let parcel = link.depart(1);
-        assert!(link.arrival(parcel).await);
+        assert!(link.arrival(&parcel).await);
+        assert_eq!(link.bytes_under_way(), 1);
+        drop(parcel);
+        assert_eq!(link.bytes_under_way(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_delays_and_loses_nothing() {
-        let link = std::sync::Arc::new(Link::new(7));
+        let link = Arc::new(Link::new(7));
         let parcel = link.depart(1);
         link.set(LinkSettings {
             paused: true,
             ..LinkSettings::default()
         });
-        let resumed = std::sync::Arc::clone(&link);
+        let resumed = Arc::clone(&link);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(5)).await;
             resumed.set(LinkSettings::default());
         });
         let start = Instant::now();
-        assert!(link.arrival(parcel).await);
+        assert!(link.arrival(&parcel).await);
         assert_eq!(start.elapsed().as_secs(), 5);
     }
 
@@ -238,7 +260,7 @@ mod tests {
                 ..LinkSettings::default()
             });
             let parcel = link.depart(1);
-            assert!(!link.arrival(parcel).await);
+            assert!(!link.arrival(&parcel).await);
         });
     }
 }

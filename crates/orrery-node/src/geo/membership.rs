@@ -15,7 +15,8 @@ use orrery_partition::storage::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::duty::Duty;
-use super::fleet::{Fleet, RegionParts, refused, wait_level};
+use super::fleet::{Fleet, RegionParts, refused};
+use super::level::wait_level;
 use super::start::provision;
 use super::topology::{Region, RegionId, RegionState, Topology};
 use crate::clock::SkewedClock;
@@ -73,7 +74,18 @@ impl Fleet {
     /// Adds a region; it serves when this returns.
     pub async fn add_region(self: Arc<Fleet>, name: &str) -> Result<()> {
         let (name, anchor) = (name.to_owned(), self.writer());
-        anchor.uncancelled(async move { self.add(&name).await }).await
+        anchor
+            .uncancelled(async move {
+                self.add(&name).await?;
+                let added = self
+                    .topology()
+                    .named(&name)
+                    .ok()
+                    .and_then(|region| self.find_node(region.id));
+                added.iter().for_each(|node| self.lend_epochs(node));
+                Ok(())
+            })
+            .await
     }
 
     async fn add(&self, name: &str) -> Result<()> {
@@ -122,7 +134,16 @@ impl Fleet {
         self.keeper.save(&next)?;
         self.readmit(region);
         self.set_topology(next);
+        self.supersede_tokens().await;
         Ok(())
+    }
+
+    /// The version of session tokens counts how often regions have come and gone. Where that cannot be written now the old
+    /// tokens stay good, which does no harm: what they ask for is there.
+    async fn supersede_tokens(&self) {
+        if let Err(error) = self.writer().raise_versions().await {
+            tracing::warn!(%error, "session tokens of some partitions keep their version");
+        }
     }
 
     /// Waits until a region that does not serve yet has everything that was ever acknowledged. What is acknowledged while it
@@ -157,7 +178,7 @@ impl Fleet {
         // What only it has goes with it.
         self.salvage(&region).await?;
         self.keeper.save(&next)?;
-        self.unfollow(region.id);
+        self.unfollow(region.id).await;
         self.set_topology(next);
         tokio::select! {
             // Both are safe to drop.
@@ -169,7 +190,7 @@ impl Fleet {
 
     /// Gives up a region that drains, and its data.
     async fn discard(&self, region: &Region) -> Result<()> {
-        self.unfollow(region.id);
+        self.unfollow(region.id).await;
         if let Some(node) = self.take_out(region.id) {
             erase(&node).await?;
         }
@@ -177,6 +198,7 @@ impl Fleet {
         let next = self.topology().retired(region.id)?;
         self.keeper.save(&next)?;
         self.set_topology(next);
+        self.supersede_tokens().await;
         match self.sites.get() {
             Some(sites) => sites.release(region).await,
             None => Ok(()),

@@ -14,6 +14,10 @@ use super::topology::RegionId;
 /// How closely the age of a backlog is known.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Samples kept of a log's appends. When there are more, every second one goes, so that what a region costs that is cut off
+/// does not depend on how long that lasts; the age of its backlog is told less closely then, and never too young.
+pub const SAMPLES_MAX: usize = 1024;
+
 /// Of all logs of an account.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -103,6 +107,7 @@ impl LogProgress {
             let recent = |(_, at): &(Lsn, Instant)| now.duration_since(*at) < SAMPLE_INTERVAL;
             if !state.appended.back().is_some_and(recent) {
                 state.appended.push_back((first_new, now));
+                state.thin_out();
             }
         });
     }
@@ -170,6 +175,11 @@ impl LogProgress {
         self.state.borrow().lag(region)
     }
 
+    /// How many samples of appends are held.
+    pub fn n_samples(&self) -> usize {
+        self.state.borrow().appended.len()
+    }
+
     /// How many transactions may follow before a region that counts lacks more than it may.
     pub fn room(&self, bounds: Bounds) -> u64 {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
@@ -183,6 +193,17 @@ impl LogProgress {
 }
 
 impl State {
+    /// Keeps the first sample: it is the age of whoever lacks everything.
+    fn thin_out(&mut self) {
+        if self.appended.len() > SAMPLES_MAX {
+            let mut keep = false;
+            self.appended.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+    }
+
     fn lag(&self, region: RegionId) -> Lag {
         let applied = self.applied.get(&region).copied().unwrap_or(Lsn::ZERO);
         if applied >= self.head {
@@ -280,6 +301,24 @@ mod tests {
         assert!(log.room(bounds) > 0);
         tokio::time::advance(Duration::from_secs(6)).await;
         assert_eq!(log.room(bounds), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_long_a_region_is_cut_off_its_lag_is_told_from_few_samples_and_never_too_young() {
+        let log = progress(&[NEAR]);
+        let hours = Duration::from_secs(3 * 3600);
+        let n_appends = (hours.as_millis() / 100) as u64;
+        for lsn in 1..=n_appends {
+            log.appended(Lsn(lsn));
+            assert!(log.n_samples() <= SAMPLES_MAX);
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        assert_eq!(log.lag(NEAR).age, hours);
+        log.report(NEAR, Lsn(n_appends / 2));
+        let age = log.lag(NEAR).age;
+        assert!(age >= hours / 2 && age < hours / 2 + hours / 64, "{age:?}");
+        log.report(NEAR, Lsn(n_appends));
+        assert_eq!(log.lag(NEAR), Lag::default());
     }
 
     #[tokio::test]

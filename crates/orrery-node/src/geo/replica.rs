@@ -14,6 +14,7 @@ use orrery_model::{LogId, Lsn, Result};
 use orrery_partition::decide::unreadable;
 use orrery_partition::storage::{BoxFuture, Log, Role, Snapshot, StorageError};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::follow::{self, Ended, Sink, Source};
 use super::link::Link;
@@ -41,23 +42,68 @@ pub struct Replica {
     pub back: Arc<Link>,
 }
 
+/// A region while it follows another one. Dropping this ends it, without waiting.
+#[derive(Debug)]
+pub struct Following {
+    stop: DropGuard,
+    running: TaskTracker,
+}
+
+impl Following {
+    /// Ends it. On return nothing of it touches the region any more, so that the region may be given another role.
+    pub async fn end(self) {
+        drop(self.stop);
+        self.running.close();
+        self.running.wait().await;
+    }
+}
+
 impl Replica {
-    /// Follows in the background until the answer is dropped.
-    pub fn start(self) -> DropGuard {
-        let stop = CancellationToken::new();
-        let (replica, stopping) = (Arc::new(self), stop.clone());
+    /// Between two regions of which one is about to write: what it takes over does not wait for links.
+    pub fn between(node: &Arc<Node>, leader: &Arc<Node>) -> Replica {
+        Replica {
+            node: Arc::clone(node),
+            leader: Arc::clone(leader),
+            region: RegionId(u32::MAX),
+            there: Arc::new(Link::new(1)),
+            back: Arc::new(Link::new(1)),
+        }
+    }
+
+    /// Takes what the other region's system log has of the same history and the own one has not, with the logs it names.
+    pub async fn take_system(&self) -> Result<()> {
+        let (own, theirs) = (self.node.control.log(), self.leader.control.log());
+        while own.head().lsn < theirs.head().lsn {
+            let transactions = theirs.read_log(own.head().lsn, SEED_BYTES).await.map_err(unreadable)?;
+            if !transactions.first().is_some_and(|first| first.follows(own.head())) {
+                break;
+            }
+            SystemSink(self).apply(transactions).await.map_err(unreadable)?;
+        }
+        Ok(())
+    }
+
+    /// Follows in the background until it is ended.
+    pub fn start(self) -> Following {
+        let (stop, running) = (CancellationToken::new(), TaskTracker::new());
+        let (replica, stopping, followers) = (Arc::new(self), stop.clone(), running.clone());
         let tasks = replica.node.tasks.clone();
-        tasks.spawn(async move {
+        tasks.spawn(running.track_future(async move {
             let node_stops = replica.node.tasks.stopped();
             tokio::select! {
+                // Whoever is told to end does nothing more, whatever else is ready.
+                biased;
                 // Every part may be dropped at any point: what it has applied stays, the rest comes again.
                 () = stopping.cancelled() => {}
                 () = node_stops => {}
                 () = replica.follow_system() => {}
-                () = replica.follow_partitions(&stopping) => {}
+                () = replica.follow_partitions(&stopping, &followers) => {}
             }
-        });
-        stop.drop_guard()
+        }));
+        Following {
+            stop: stop.drop_guard(),
+            running,
+        }
     }
 
     fn source(&self, log: Arc<dyn Log>) -> Source {
@@ -105,14 +151,16 @@ impl Replica {
     }
 
     /// Starts and ends a task for each partition as the catalogue changes.
-    async fn follow_partitions(self: &Arc<Self>, stopping: &CancellationToken) {
+    async fn follow_partitions(self: &Arc<Self>, stopping: &CancellationToken, running: &TaskTracker) {
         let mut tasks: HashMap<LogId, DropGuard> = HashMap::new();
         loop {
             let seen = self.node.control.lsn();
             let named: HashMap<LogId, RangeEntry> = self.node.ranges_by_log();
             tasks.retain(|log, _| named.contains_key(log));
             for (log, range) in named {
-                tasks.entry(log).or_insert_with(|| self.spawn_follower(range, stopping));
+                tasks
+                    .entry(log)
+                    .or_insert_with(|| self.spawn_follower(range, stopping, running));
             }
             tokio::select! {
                 // Both are safe to drop. The second notices a log that was installed anew with another position.
@@ -122,16 +170,22 @@ impl Replica {
         }
     }
 
-    fn spawn_follower(self: &Arc<Self>, range: RangeEntry, stopping: &CancellationToken) -> DropGuard {
+    fn spawn_follower(
+        self: &Arc<Self>,
+        range: RangeEntry,
+        stopping: &CancellationToken,
+        running: &TaskTracker,
+    ) -> DropGuard {
         let (replica, stop) = (Arc::clone(self), stopping.child_token());
         let stopped = stop.clone();
-        self.node.tasks.spawn(async move {
+        self.node.tasks.spawn(running.track_future(async move {
             tokio::select! {
+                biased;
                 // What has been applied stays; the rest comes again.
                 () = stopped.cancelled() => {}
                 () = replica.follow_partition(&range) => {}
             }
-        });
+        }));
         stop.drop_guard()
     }
 
@@ -224,7 +278,7 @@ pub async fn carry(link: &Link, view: Arc<dyn Snapshot>) -> Result<()> {
         link.ready().await;
         let size = left.min(SEED_BYTES);
         let parcel = link.depart(size);
-        if link.arrival(parcel).await {
+        if link.arrival(&parcel).await {
             left -= size;
         }
         if left == 0 {
@@ -289,6 +343,12 @@ impl Sink for SystemSink<'_> {
     fn committed(&self, _lsn: Lsn) {}
 }
 
+/// Does the version of session tokens change with it?
+fn brings_version(transaction: &Transaction) -> bool {
+    let brings = |operation: &Operation| matches!(operation, Operation::EpochStarted { .. } | Operation::Opened(_));
+    transaction.operations.iter().any(brings)
+}
+
 struct PartitionSink<'a> {
     node: &'a Arc<Node>,
     partition: Arc<Partition>,
@@ -301,17 +361,22 @@ impl Sink for PartitionSink<'_> {
 
     fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
         Box::pin(async move {
-            let new_epoch = transactions
-                .iter()
-                .flat_map(|transaction| &transaction.operations)
-                .any(|operation| matches!(operation, Operation::EpochStarted { .. } | Operation::Opened(_)));
             let log = &*self.partition.log;
-            let (expected, staged) = follow::stage(log, transactions)?;
-            append_cached(log, &self.node.cache, expected, staged).await?;
-            if new_epoch {
-                self.partition
-                    .refresh_session_version()
-                    .map_err(|error| StorageError::Unavailable(error.message().to_owned()))?;
+            let mut rest = transactions;
+            while !rest.is_empty() {
+                // Nothing after such an entry shows before the version it brings: a token with the version before would be
+                // superseded in regions that lack what it stands for.
+                let end = rest.iter().position(brings_version).map_or(rest.len(), |at| at + 1);
+                let after = rest.split_off(end);
+                let brings_version = rest.last().is_some_and(brings_version);
+                let (expected, staged) = follow::stage(log, rest)?;
+                append_cached(log, &self.node.cache, expected, staged).await?;
+                if brings_version {
+                    self.partition
+                        .refresh_session_version()
+                        .map_err(|error| StorageError::Unavailable(error.message().to_owned()))?;
+                }
+                rest = after;
             }
             Ok(())
         })

@@ -130,6 +130,12 @@ impl Fleet {
                     .flat_map(|partition| partition.measures(&of_region)),
             );
         }
+        measures.extend(self.link_loads().into_iter().map(|(from, to, n_bytes)| Measure {
+            name: "orrery_link_under_way_bytes",
+            help: "bytes that are held in memory because they are on their way to another region",
+            labels: vec![("from", from), ("to", to)],
+            reading: Reading::Gauge(n_bytes as u64),
+        }));
         measures.push(Measure {
             name: "orrery_failover_lost_writes_total",
             help: "transactions that no region had when one was taken over from",

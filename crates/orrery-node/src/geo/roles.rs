@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use orrery_model::log::{Operation, Transaction};
 use orrery_model::{Epoch, Error, LogId, Lsn, Position, Result, Status};
+use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Role};
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::node::{Node, append_transaction};
-use crate::partition::Held;
+use crate::partition::{Held, Partition};
 use crate::reshard;
 
 /// Where LSNs go on in a new epoch.
@@ -25,11 +26,24 @@ pub enum EpochStart {
 }
 
 impl EpochStart {
-    fn lsn(self, head: Position, epoch: Epoch) -> Lsn {
+    pub(crate) fn lsn(self, head: Position, epoch: Epoch) -> Lsn {
         match self {
             EpochStart::Next => head.lsn.next(),
             EpochStart::Above => head.lsn.next_epoch_start().max(epoch.start_above()),
         }
+    }
+}
+
+/// Held until the new version is known: no token may name a later write with the version before.
+async fn raise_version(partition: &Partition) -> Result<()> {
+    let held = partition.hold().await?;
+    let raised = held.command(Command::RaiseVersion).await;
+    // Also if nobody can tell whether it happened.
+    partition.refresh_session_version()?;
+    match raised {
+        // A partition that has been split or merged gives out no tokens any more.
+        Err(error) if error.status() == Status::PARTITION_GONE => Ok(()),
+        raised => raised.map(drop),
     }
 }
 
@@ -51,7 +65,9 @@ impl Node {
         while let Some(opened) = opening.join_next().await {
             opened.map_err(|error| Error::new(Status::INTERNAL, "A partition did not open.").with_source(error))??;
         }
-        reshard::recover(self).await
+        // What was cut off may have had the same children, with other contents at the same LSNs.
+        let children = (start == EpochStart::Above).then_some(epoch);
+        reshard::recover(self, children).await
     }
 
     async fn promote_partition(
@@ -68,9 +84,10 @@ impl Node {
             .map_err(unreadable)?;
         let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
         let head = log.head();
-        // A sealed partition has had its last entry.
-        let is_open = state.is_some_and(|state| state.children.is_empty());
-        if is_open && head.epoch < epoch {
+        // A sealed partition has had its last entry, unless the split or merge that sealed it is not known here.
+        let is_sealed = state.is_some_and(|state| !state.children.is_empty());
+        let is_over = is_sealed && reshard::is_parent(self, &container.rid, range.partition);
+        if !is_over && head.epoch < epoch {
             let operation = Operation::EpochStarted { previous: head.lsn };
             let entry = Transaction::at_lsn(head, epoch, start.lsn(head, epoch), self.now(), vec![operation]);
             append_transaction(&*log, entry).await?;
@@ -86,6 +103,24 @@ impl Node {
             self.open_follower(&range).await?;
         }
         Ok(())
+    }
+
+    /// Supersedes the session tokens of every partition, here at once and in other regions once they have applied that.
+    pub(crate) async fn raise_versions(&self) -> Result<()> {
+        let mut raising = JoinSet::new();
+        for (_, range) in self.all_ranges() {
+            if let Ok(partition) = self.partition(&range) {
+                raising.spawn(async move { raise_version(&partition).await });
+            }
+        }
+        let mut outcome = Ok(());
+        while let Some(raised) = raising.join_next().await {
+            let raised = raised
+                .map_err(|error| Error::new(Status::INTERNAL, "A writer did not wait.").with_source(error))
+                .flatten();
+            outcome = outcome.and(raised);
+        }
+        outcome
     }
 
     /// Makes every writer wait until the answer is dropped.

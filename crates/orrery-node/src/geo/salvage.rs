@@ -4,14 +4,16 @@
 //! Everything is durable in the region that writes now before the region that comes back drops anything. When that is cut
 //! off it happens again, and keeps nothing twice.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use orrery_model::json::{Object, Value};
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{LogId, Lsn, Result};
+use orrery_model::{Epk, LogId, Lsn, ResourceId, Result};
 use orrery_partition::decide::unreadable;
-use orrery_partition::keys::{self, EpkForm};
-use orrery_partition::storage::{Log, StorageError};
+use orrery_partition::keys::{self, EpkForm, KeySpace};
+use orrery_partition::storage::{Log, Snapshot, StorageError};
+use orrery_partition::stored::StoredItem;
 
 use super::fleet::{Fleet, Loss};
 use super::topology::Region;
@@ -44,6 +46,11 @@ impl Salvage<'_> {
             return Ok(0);
         }
         let own = Arc::clone(&self.back.partition(&range)?.log);
+        if !self.writer.ranges_by_log().contains_key(&log) {
+            // Split or merged since, here or there: the log may begin long after what was lost, the view has it.
+            let lost = self.lost_versions(&container, &range, after)?;
+            return keep(self.writer, &container.rid, &lost).await;
+        }
         let (mut last, mut n_kept) = (after, 0);
         while last < own.head().lsn {
             let transactions = match own.read_log(last, CHUNK_BYTES).await {
@@ -63,6 +70,51 @@ impl Salvage<'_> {
             n_kept += keep(self.writer, &container.rid, &lost).await?;
         }
         Ok(n_kept)
+    }
+
+    /// The latest versions of what changed after an LSN and is not the same in the region that writes.
+    fn lost_versions(&self, container: &ContainerEntry, range: &RangeEntry, after: Lsn) -> Result<Vec<Lost>> {
+        let form = EpkForm::of(container.definition.partition_key());
+        let view = self.back.partition(range)?.snapshot()?;
+        let mut found = Vec::new();
+        for (epk, number, item) in versions_after(&*view, form, after)? {
+            let theirs = self.current(&container.rid, &epk)?;
+            let theirs = theirs.map(|view| view.get(&keys::item(form, &epk, number))).transpose();
+            let theirs = theirs.map_err(unreadable)?.flatten();
+            let theirs = theirs
+                .map(|bytes| StoredItem::decode(&bytes).map_err(unreadable))
+                .transpose()?;
+            if theirs.as_ref().is_some_and(|theirs| theirs.lsn == item.lsn) {
+                continue;
+            }
+            found.push(Lost {
+                region: self.region.to_owned(),
+                log: range.log,
+                lsn: item.lsn,
+                index: 0,
+                kind: if theirs.is_some() {
+                    LostKind::Replace
+                } else {
+                    LostKind::Create
+                },
+                number,
+                content: String::from_utf8_lossy(&item.body).into_owned(),
+            });
+        }
+        Ok(found)
+    }
+
+    /// What the region that writes has where an item belongs.
+    fn current(&self, container: &ResourceId, epk: &Epk) -> Result<Option<Arc<dyn Snapshot>>> {
+        let catalogue = self.writer.control.catalogue();
+        let ranges = catalogue
+            .container(container)
+            .into_iter()
+            .flat_map(|entry| &entry.ranges);
+        let serving = ranges.into_iter().find(|range| range.range.contains(epk));
+        serving
+            .map(|range| self.writer.partition(range)?.snapshot())
+            .transpose()
     }
 
     fn lost(&self, container: &ContainerEntry, range: &RangeEntry, transactions: &[Transaction]) -> Result<Vec<Lost>> {
@@ -131,14 +183,59 @@ pub async fn difference(old: &Arc<Node>, heir: &Arc<Node>) -> Loss {
     let has = heir.live_logs();
     let mut loss = Loss::default();
     for (log, theirs) in old.live_logs() {
-        let reached = has.get(&log).map_or(Lsn::ZERO, |own| own.head().lsn);
-        let n_missing = count_after(&*theirs, reached).await;
+        let (reached, n_missing) = match has.get(&log) {
+            Some(own) => (own.head().lsn, count_after(&*theirs, own.head().lsn).await),
+            None => match reached_around(old, heir, log) {
+                // Only one of the two has split or merged: transactions cannot be told apart, versions can.
+                Some(reached) => (reached, count_versions_after(old, log, reached)),
+                None => (Lsn::ZERO, count_after(&*theirs, Lsn::ZERO).await),
+            },
+        };
         if n_missing > 0 {
             loss.transactions.insert(log.0, n_missing);
             loss.kept.insert(log.0, reached);
         }
     }
     loss
+}
+
+/// How far another region has come in the part of a container that a log serves, when it has other partitions there.
+fn reached_around(old: &Node, heir: &Node, log: LogId) -> Option<Lsn> {
+    let ranges = old.all_ranges();
+    let (container, range) = ranges.into_iter().find(|(_, range)| range.log == log)?;
+    let others = heir.all_ranges().into_iter();
+    let around =
+        others.filter(|(other, part)| other.rid == container.rid && part.range.intersection(&range.range).is_some());
+    let heads = around.filter_map(|(_, part)| heir.partition(&part).ok());
+    heads.map(|partition| partition.log.head().lsn).min()
+}
+
+fn count_versions_after(node: &Node, log: LogId, after: Lsn) -> u64 {
+    let ranges = node.all_ranges();
+    let Some((container, range)) = ranges.into_iter().find(|(_, range)| range.log == log) else {
+        return 0;
+    };
+    let form = EpkForm::of(container.definition.partition_key());
+    let view = node.partition(&range).and_then(|partition| partition.snapshot());
+    let versions = view.and_then(|view| versions_after(&*view, form, after));
+    versions.map_or(0, |versions| versions.len() as u64)
+}
+
+/// The items of a view that changed after an LSN, as they are now, in the order of their changes.
+fn versions_after(view: &dyn Snapshot, form: EpkForm, after: Lsn) -> Result<Vec<(Epk, u64, StoredItem)>> {
+    let (first, end) = (keys::changes_after(after), keys::bounds(KeySpace::Change).1);
+    let mut found = Vec::new();
+    for change in view.scan(Bound::Included(&first), Bound::Excluded(&end), false) {
+        let (key, pointer) = change.map_err(unreadable)?;
+        let place = keys::read_change(&key).zip(keys::read_change_pointer(form, &pointer));
+        let Some(((_, number), (epk, _))) = place else {
+            continue;
+        };
+        if let Some(bytes) = view.get(&keys::item(form, &epk, number)).map_err(unreadable)? {
+            found.push((epk, number, StoredItem::decode(&bytes).map_err(unreadable)?));
+        }
+    }
+    Ok(found)
 }
 
 /// Counts the transactions after an LSN: LSNs jump where an epoch begins. A log that no longer reaches back so far is counted

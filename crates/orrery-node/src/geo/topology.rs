@@ -222,6 +222,14 @@ impl Topology {
         Ok(next)
     }
 
+    /// The same regions in a new epoch, for something that starts over within it.
+    pub fn in_next_epoch(&self) -> Topology {
+        Topology {
+            epoch: Epoch(self.epoch.0 + 1),
+            ..self.changed()
+        }
+    }
+
     /// Takes a region out, whatever its state of replication. When it took writes, `heir` takes over.
     pub fn without(&self, region: RegionId, heir: Option<RegionId>) -> Result<Topology> {
         if !self.is_online(region) {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::duty::Promise;
-use super::fleet::{Fleet, wait_level};
+use super::fleet::Fleet;
+use super::level::wait_level;
 use super::topology::RegionId;
 
 const INTERVAL: Duration = Duration::from_millis(250);

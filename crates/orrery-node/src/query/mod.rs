@@ -152,7 +152,7 @@ async fn page_of_items(
         let partition = node.partition(entry)?;
         partition.throttle.admit(|| node.now())?;
         partition
-            .wait_for_session(options.session.as_ref(), &entry.parents)
+            .wait_for_session(options.session.as_ref(), &entry.parents, container.n_partitions_ever)
             .await?;
         facts
             .partition

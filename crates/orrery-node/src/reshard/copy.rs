@@ -7,17 +7,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orrery_model::id::ChainHash;
 use orrery_model::log::{Opened, Operation, Transaction};
-use orrery_model::{EpkRange, Error, LogId, Lsn, PartitionId, Position, Result, Status};
+use orrery_model::{EpkRange, Epoch, Error, LogId, Lsn, PartitionId, Position, Result, Status};
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, EpkForm};
-use orrery_partition::project::Projector;
+use orrery_partition::project::{Projector, version_of_epoch};
 use orrery_partition::reshard::{self, ChildView};
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Hold, Role, Seed, Snapshot};
 
 use crate::catalogue::{ContainerEntry, ReshardRecord};
 use crate::feed::blocking;
+use crate::geo::roles::EpochStart;
 use crate::node::{Node, append_transaction};
 use crate::partition::{Held, Partition};
 
@@ -54,8 +55,14 @@ pub fn is_sealed(partition: &Partition) -> Result<bool> {
     state_of(partition).map(|state| !state.children.is_empty())
 }
 
-/// Seeds and opens the children and seals the parents, whose writers stay held until the answer is dropped.
-pub async fn build(node: &Arc<Node>, entry: &Arc<ContainerEntry>, record: &ReshardRecord) -> Result<Vec<Held>> {
+/// Seeds and opens the children and seals the parents, whose writers stay held until the answer is dropped. With an `epoch`
+/// the children begin in it, above everything that was ever given out.
+pub async fn build(
+    node: &Arc<Node>,
+    entry: &Arc<ContainerEntry>,
+    record: &ReshardRecord,
+    epoch: Option<Epoch>,
+) -> Result<Vec<Held>> {
     let mut sources = Vec::new();
     for parent in &record.parents {
         let range = entry
@@ -94,7 +101,7 @@ pub async fn build(node: &Arc<Node>, entry: &Arc<ContainerEntry>, record: &Resha
     let ids = children.iter().map(|child| child.partition).collect();
     let seals = seal(&sources, &held, ids).await?;
     for child in children {
-        open(node, entry, child, &seals).await?;
+        open(node, entry, child, &seals, epoch).await?;
     }
     Ok(held)
 }
@@ -211,13 +218,27 @@ async fn seal(sources: &[Source], held: &[Held], children: Vec<PartitionId>) -> 
 }
 
 /// Finishes a child's seed at the seals and appends its first own entry right above them.
-async fn open(node: &Node, entry: &ContainerEntry, child: Child, seals: &[(PartitionId, Position)]) -> Result<()> {
+async fn open(
+    node: &Node,
+    entry: &ContainerEntry,
+    child: Child,
+    seals: &[(PartitionId, Position)],
+    epoch: Option<Epoch>,
+) -> Result<()> {
     let base = after_seals(seals);
+    let inherited = child.state.session_version;
+    let (epoch, lsn, session_version) = match epoch.filter(|epoch| *epoch > base.epoch) {
+        None => (base.epoch, base.lsn.next(), inherited),
+        Some(epoch) => {
+            let start = EpochStart::Above.lsn(base, epoch);
+            (epoch, start, version_of_epoch(start).max(inherited + 1))
+        }
+    };
     let opened = Opened {
         partition: child.partition,
         range: child.range,
         parents: seals.to_vec(),
-        session_version: child.state.session_version,
+        session_version,
         definition_version: entry.definition_version,
         definition: entry.definition.to_stored().into(),
     };
@@ -227,18 +248,12 @@ async fn open(node: &Node, entry: &ContainerEntry, child: Child, seals: &[(Parti
         .open(
             child.log,
             Role::Own {
-                epoch: base.epoch.max(orrery_model::Epoch(1)),
+                epoch: epoch.max(Epoch(1)),
             },
         )
         .await
         .map_err(unreadable)?;
-    let first = Transaction::at_lsn(
-        base,
-        base.epoch,
-        base.lsn.next(),
-        node.now(),
-        vec![Operation::Opened(opened)],
-    );
+    let first = Transaction::at_lsn(base, epoch, lsn, node.now(), vec![Operation::Opened(opened)]);
     append_transaction(&*log, first).await
 }
 

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::{EpkRange, Error, LogId, PartitionId, ResourceId, Result, Status};
+use orrery_model::{EpkRange, Epoch, Error, LogId, PartitionId, ResourceId, Result, Status};
 use orrery_partition::decide::unreadable;
 
 use crate::catalogue::{ContainerEntry, PartitionRecord, RangeEntry, Record, ReshardRecord};
@@ -30,7 +30,7 @@ pub async fn run(
     node.uncancelled(async move {
         let record = begin(&worker, &container, parents, divide).await?;
         let children = record.children.iter().map(|(child, ..)| *child).collect();
-        match carry_out(&worker, &container, &record).await {
+        match carry_out(&worker, &container, &record, None).await {
             Ok(()) => {
                 let meters = &worker.meters;
                 let meter = match divide {
@@ -57,8 +57,15 @@ pub enum Divide {
     IntoOne,
 }
 
-/// After a start: finishes or undoes what was under way.
-pub async fn recover(node: &Arc<Node>) -> Result<()> {
+/// Is a partition being split or merged, as far as this region knows?
+pub fn is_parent(node: &Node, container: &ResourceId, partition: PartitionId) -> bool {
+    let catalogue = node.control.catalogue();
+    let mut reshards = catalogue.reshards.iter();
+    reshards.any(|((other, _), record)| other == container && record.parents.contains(&partition))
+}
+
+/// After a start: finishes or undoes what was under way. Children begin in `epoch`, if there is one.
+pub async fn recover(node: &Arc<Node>, epoch: Option<Epoch>) -> Result<()> {
     let under_way: Vec<_> = node
         .control
         .catalogue()
@@ -68,7 +75,7 @@ pub async fn recover(node: &Arc<Node>) -> Result<()> {
         .collect();
     for (container, record) in under_way {
         if any_sealed(node, &container, &record)? {
-            carry_out(node, &container, &record).await?;
+            carry_out(node, &container, &record, epoch).await?;
         } else {
             undo(node, &container, &record).await?;
         }
@@ -84,6 +91,8 @@ async fn begin(
     divide: Divide,
 ) -> Result<ReshardRecord> {
     let mut change = node.control.change().await;
+    // Another region may have taken over while this waited.
+    node.duty.check_writes()?;
     let entry = container_entry(node, container)?;
     let busy =
         node.control.catalogue().reshards.iter().any(|((other, _), record)| {
@@ -169,13 +178,20 @@ fn any_sealed(node: &Node, container: &ResourceId, record: &ReshardRecord) -> Re
 }
 
 /// From the copy to the end. May be begun again at any point.
-async fn carry_out(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
+async fn carry_out(
+    node: &Arc<Node>,
+    container: &ResourceId,
+    record: &ReshardRecord,
+    epoch: Option<Epoch>,
+) -> Result<()> {
+    node.duty.check_writes()?;
     let entry = container_entry(node, container)?;
     for (_, log, _) in &record.children {
         drop(node.close_partition(*log));
         node.store.drop_log(*log).await.map_err(unreadable)?;
     }
-    let sealed = copy::build(node, &entry, record).await?;
+    let sealed = copy::build(node, &entry, record, epoch).await?;
+    node.duty.check_writes()?;
     let children = child_entries(node, &entry, record);
     for child in &children {
         node.open_partition(&entry, child).await?;
@@ -212,6 +228,7 @@ fn child_entries(node: &Node, entry: &ContainerEntry, record: &ReshardRecord) ->
 /// The one transaction after which clients see the children instead of the parents.
 async fn publish(node: &Node, entry: &ContainerEntry, record: &ReshardRecord, children: &[RangeEntry]) -> Result<()> {
     let mut change = node.control.change().await;
+    node.duty.check_writes()?;
     container_entry(node, &entry.rid)?;
     for parent in &record.parents {
         change.put(Record::Partition(entry.rid.clone(), *parent, None));
@@ -251,10 +268,11 @@ async fn catch_up_definition(node: &Arc<Node>, container: &ResourceId, children:
 /// After a failure: back to the parents if none is sealed, otherwise forward, again and again.
 async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) {
     let mut wait = Duration::from_millis(100);
-    while is_under_way(node, container, record) {
+    // A region that another one took over from leaves it to that one.
+    while node.duty.writes() && is_under_way(node, container, record) {
         let sealed = any_sealed(node, container, record);
         let settled = match sealed {
-            Ok(true) => carry_out(node, container, record).await,
+            Ok(true) => carry_out(node, container, record, None).await,
             Ok(false) => undo(node, container, record).await,
             Err(error) if error.status() == Status::PARENT_NOT_FOUND => return,
             Err(error) => Err(error),
@@ -278,6 +296,7 @@ fn is_under_way(node: &Node, container: &ResourceId, record: &ReshardRecord) -> 
 }
 
 async fn undo(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
+    node.duty.check_writes()?;
     for (_, log, _) in &record.children {
         drop(node.close_partition(*log));
         node.store.drop_log(*log).await.map_err(unreadable)?;

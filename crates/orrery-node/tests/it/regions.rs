@@ -19,6 +19,7 @@ const WEST: &str = "West US";
 const NORTH: &str = "North Europe";
 const ASIA: &str = "Southeast Asia";
 
+mod cut;
 mod failover;
 mod membership;
 

@@ -31,7 +31,7 @@ fn is_countable(one: Lsn, other: Lsn) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use orrery_model::{ChainHash, Epoch, Position};
+    use orrery_model::{ChainHash, Epoch, LogId, Position};
 
     use super::*;
     use crate::regions::history::Standing;
@@ -40,6 +40,7 @@ mod tests {
         let standing = Standing {
             at: 1,
             region: "far",
+            log: LogId(1),
             position: Position {
                 epoch: Epoch(0),
                 lsn: Lsn(100 - n),

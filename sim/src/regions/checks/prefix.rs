@@ -2,25 +2,27 @@
 
 use std::collections::HashMap;
 
-use orrery_model::{ChainHash, Epoch, Lsn};
+use orrery_model::{ChainHash, Epoch, LogId, Lsn};
 
 use super::super::history::{History, Standing};
 use super::Broken;
 
 /// Two regions at the same point of a log have the same log, and a region's log only grows.
 pub fn regions_share_one_log(history: &History) -> Result<(), Broken> {
-    let mut known: HashMap<(Epoch, Lsn), (ChainHash, &str)> = HashMap::new();
-    let mut last: HashMap<&str, &Standing> = HashMap::new();
+    let mut known: HashMap<(LogId, Epoch, Lsn), (ChainHash, &str)> = HashMap::new();
+    let mut last: HashMap<(&str, LogId), &Standing> = HashMap::new();
     for standing in &history.standings {
         let (epoch, lsn, hash) = (standing.position.epoch, standing.position.lsn, standing.position.hash);
-        let (first, elsewhere) = known.entry((epoch, lsn)).or_insert((hash, standing.region));
+        let (first, elsewhere) = known
+            .entry((standing.log, epoch, lsn))
+            .or_insert((hash, standing.region));
         if *first != hash {
             return Err(format!(
                 "{} and {elsewhere} differ at {epoch:?} {lsn:?}",
                 standing.region
             ));
         }
-        if let Some(before) = last.insert(standing.region, standing)
+        if let Some(before) = last.insert((standing.region, standing.log), standing)
             && (epoch, lsn) < (before.position.epoch, before.position.lsn)
             && !began_anew(history, before, standing)
         {
@@ -60,6 +62,7 @@ mod tests {
         Standing {
             at,
             region,
+            log: LogId(1),
             position: Position {
                 epoch: Epoch(0),
                 lsn: Lsn(lsn),

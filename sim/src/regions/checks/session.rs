@@ -22,7 +22,7 @@ pub fn sessions_move_forward(history: &History) -> Result<(), Broken> {
                 let known = seen.insert(call.item, (lsn, call.completed));
                 if let Some((before, at)) = known
                     && lsn <= before
-                    && !history.is_lost(before, at)
+                    && !history.is_lost(call.item, before, at)
                 {
                     return Err(format!("{call:?} was given an LSN below {before:?}"));
                 }
@@ -36,7 +36,7 @@ pub fn sessions_move_forward(history: &History) -> Result<(), Broken> {
                 check_read(history, call, found.map(|(_, lsn)| lsn), seen)?;
                 if let Some((_, lsn)) = found {
                     let known = seen.entry(call.item).or_insert((lsn, call.completed));
-                    if lsn > known.0 || history.is_lost(known.0, known.1) {
+                    if lsn > known.0 || history.is_lost(call.item, known.0, known.1) {
                         *known = (lsn, call.completed);
                     }
                 }
@@ -56,7 +56,7 @@ fn check_read(
     let Some((before, at)) = seen.get(&call.item) else {
         return Ok(());
     };
-    if found.is_some_and(|lsn| lsn >= *before) || history.is_lost(*before, *at) {
+    if found.is_some_and(|lsn| lsn >= *before) || history.is_lost(call.item, *before, *at) {
         return Ok(());
     }
     Err(format!(
@@ -67,9 +67,7 @@ fn check_read(
 
 #[cfg(test)]
 mod tests {
-    use orrery_model::Epoch;
-
-    use super::super::example::{read, wrote};
+    use super::super::example::{ITEM, read, wrote};
     use super::*;
     use crate::regions::history::Loss;
 
@@ -117,7 +115,7 @@ mod tests {
         let mut history = calls(vec![wrote((1, 2), 7, 5), read((4, 5), None)]);
         history.losses.push(Loss {
             at: 3,
-            epoch: Epoch(0),
+            item: ITEM,
             after: Lsn(4),
             head: Lsn(5),
         });

@@ -93,12 +93,12 @@ pub fn conditions_hold(history: &History) -> Result<(), Broken> {
 }
 
 fn is_kept(history: &History, call: &Call) -> bool {
-    matches!(call.answer, Answer::Written { lsn, .. } if !history.is_lost(lsn, call.completed))
+    matches!(call.answer, Answer::Written { lsn, .. } if !history.is_lost(call.item, lsn, call.completed))
 }
 
 #[cfg(test)]
 mod tests {
-    use orrery_model::{Epoch, Lsn};
+    use orrery_model::Lsn;
 
     use super::super::example::{ITEM, call, read, wrote};
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
         assert!(nothing_acknowledged_is_lost(&history).is_err());
         history.losses.push(Loss {
             at: 5,
-            epoch: Epoch(0),
+            item: ITEM,
             after: Lsn(1),
             head: Lsn(2),
         });

@@ -152,6 +152,42 @@ async fn a_region_that_was_added_can_take_over_and_the_first_one_can_leave() {
     assert_eq!(contents(&world(&regions.fleet, WEST, &stores)).await.len(), 40);
 }
 
+/// The version in a token about the container's only partition.
+fn version(session: &SessionToken) -> i64 {
+    session.get(orrery_model::PartitionId(0)).unwrap().version
+}
+
+#[tokio::test]
+async fn the_version_of_session_tokens_rises_when_a_region_comes_and_when_one_goes() {
+    let regions = Regions::new().await;
+    let stores = regions.settle();
+    regions.with_container().await;
+    let before = fill(&regions.writer(), 0..5).await;
+    regions.fleet.clone().add_region(BRAZIL).await.unwrap();
+    let with_brazil = fill(&regions.writer(), 5..10).await;
+    assert_eq!(version(&with_brazil), version(&before) + 1);
+    let brazil = world(&regions.fleet, BRAZIL, &stores);
+    // Every region takes both tokens once it has what they stand for, and no region before.
+    for (session, n) in [(&before, 4), (&with_brazil, 9)] {
+        until(|| async { read_in_session(&brazil, session, n).await == (200, 0) }).await;
+    }
+    regions.fleet.set_link(WEST, ASIA, cut()).unwrap();
+    regions
+        .fleet
+        .clone()
+        .remove_region(BRAZIL, Duration::ZERO)
+        .await
+        .unwrap();
+    let without_brazil = fill(&regions.writer(), 10..15).await;
+    assert_eq!(version(&without_brazil), version(&before) + 2);
+    let behind = regions.at(ASIA);
+    assert_eq!(read_in_session(&behind, &without_brazil, 14).await, (404, 1002));
+    assert_eq!(read_in_session(&behind, &before, 4).await, (200, 0));
+    regions.fleet.set_link(WEST, ASIA, LinkSettings::default()).unwrap();
+    until(|| async { read_in_session(&behind, &without_brazil, 14).await == (200, 0) }).await;
+    assert_eq!(read_in_session(&behind, &before, 4).await, (200, 0));
+}
+
 #[tokio::test]
 async fn what_cannot_be_added_or_removed_is_refused_and_one_change_happens_at_a_time() {
     let regions = Arc::new(Regions::new().await);

@@ -1,0 +1,67 @@
+//! Bringing one region to where another stands: waiting for it, and taking over what it lacks before it begins to write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::{LogId, Lsn, Result};
+use orrery_partition::decide::unreadable;
+use orrery_partition::storage::Log;
+
+use super::duty::Promise;
+use super::follow;
+use super::replica::Replica;
+use crate::node::Node;
+use crate::writer::append_cached;
+
+/// Waits until one region has everything another has.
+pub(super) async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
+    for (log, theirs) in ahead.live_logs() {
+        let head = theirs.head();
+        loop {
+            let own: Option<Arc<dyn Log>> = behind.live_logs().remove(&log);
+            match own {
+                Some(own) if own.head().lsn >= head.lsn => break,
+                Some(own) => {
+                    // Looks again now and then: the log may be installed anew meanwhile.
+                    let before = Lsn(head.lsn.0 - 1);
+                    let _ = tokio::time::timeout(Duration::from_millis(100), own.wait_past(before)).await;
+                }
+                // It was split, merged or deleted meanwhile.
+                None if !ahead.live_logs().contains_key(&log) => break,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+/// Waits until every region that counts has told the one that writes that it has everything.
+pub(super) async fn wait_confirmed(writer: &Arc<Node>) {
+    if writer.duty.promise != Promise::Everywhere {
+        return;
+    }
+    for (log, own) in writer.live_logs() {
+        writer.duty.progress.of(log).wait_committed(own.head().lsn).await;
+    }
+}
+
+/// Before a region begins to write it takes over what another region has of the same history and it has not.
+pub(super) async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
+    Replica::between(heir, other).take_system().await?;
+    let own = heir.live_logs();
+    for (log, theirs) in other.live_logs() {
+        let Some(own) = own.get(&log).filter(|_| log != LogId::SYSTEM) else {
+            continue;
+        };
+        while own.head().lsn < theirs.head().lsn {
+            let transactions = theirs.read_log(own.head().lsn, 1024 * 1024).await.map_err(unreadable)?;
+            if !transactions.first().is_some_and(|first| first.follows(own.head())) {
+                break;
+            }
+            let (expected, staged) = follow::stage(&**own, transactions).map_err(unreadable)?;
+            append_cached(&**own, &heir.cache, expected, staged)
+                .await
+                .map_err(unreadable)?;
+        }
+    }
+    Ok(())
+}
