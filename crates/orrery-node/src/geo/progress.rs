@@ -14,8 +14,9 @@ use super::topology::RegionId;
 /// How closely the age of a backlog is known.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Samples kept of a log's appends. When there are more, every second one goes, so that what a region costs that is cut off
-/// does not depend on how long that lasts; the age of its backlog is told less closely then, and never too young.
+/// Samples kept of a log's appends. When there are more, every second one goes and they are taken half as often, so that what
+/// a region costs that is cut off does not depend on how long that lasts; the age of its backlog is told less closely then, and
+/// never too young.
 pub const SAMPLES_MAX: usize = 1024;
 
 /// Of all logs of an account.
@@ -43,6 +44,8 @@ struct State {
     epoch_start: Lsn,
     /// When transactions were appended, one every so often, oldest first.
     appended: VecDeque<(Lsn, Instant)>,
+    /// How many times the interval between two of them has been doubled.
+    n_doubled: u32,
 }
 
 /// What a region may lack at most.
@@ -104,7 +107,8 @@ impl LogProgress {
         self.state.send_modify(|state| {
             let first_new = state.head.next();
             state.head = state.head.max(head);
-            let recent = |(_, at): &(Lsn, Instant)| now.duration_since(*at) < SAMPLE_INTERVAL;
+            let interval = SAMPLE_INTERVAL * (1 << state.n_doubled);
+            let recent = |(_, at): &(Lsn, Instant)| now.duration_since(*at) < interval;
             if !state.appended.back().is_some_and(recent) {
                 state.appended.push_back((first_new, now));
                 state.thin_out();
@@ -128,6 +132,9 @@ impl LogProgress {
                     break;
                 }
                 state.appended.pop_front();
+            }
+            if state.appended.len() < 2 {
+                state.n_doubled = 0;
             }
         });
     }
@@ -196,6 +203,8 @@ impl State {
     /// Keeps the first sample: it is the age of whoever lacks everything.
     fn thin_out(&mut self) {
         if self.appended.len() > SAMPLES_MAX {
+            // From half a day on it stays.
+            self.n_doubled = (self.n_doubled + 1).min(20);
             let mut keep = false;
             self.appended.retain(|_| {
                 keep = !keep;
