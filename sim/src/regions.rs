@@ -3,7 +3,7 @@
 //! Clients read in any region and write where writes are taken, several at a time; links slow down, pause and break, the write
 //! region changes, regions are taken offline and come back, and with every second seed partitions are split and merged.
 //! Everything is recorded, and [`checks`] says afterwards whether the promises of the account's consistency level held. One
-//! thread and one seed: one run, except where a split copies on threads of its own.
+//! thread and one seed: one run, except where partitions are copied, which happens on threads of their own.
 
 pub mod checks;
 mod client;

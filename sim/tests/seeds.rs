@@ -88,8 +88,8 @@ fn regions_keep_the_promises_of_every_consistency_level() {
 
 #[test]
 fn one_seed_of_the_regions_is_one_run() {
-    // Even ones: splits and merges copy on threads of their own, whose order is nobody's to decide.
-    check_determinism(regions::run, [4, 1 << 40]);
+    // Two in which no partition is copied: that happens on threads of their own, whose order is nobody's to decide.
+    check_determinism(regions::run, [6, 1 << 40]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! One change of the topology at a time. A change is decided when the new topology is durable; what follows only carries it
 //! out and is carried out again at the next start.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
@@ -67,7 +67,7 @@ pub struct Fleet {
     pub(super) nodes: RwLock<BTreeMap<RegionId, Arc<Node>>>,
     pub(super) clocks: RwLock<BTreeMap<RegionId, Arc<SkewedClock>>>,
     links: RwLock<BTreeMap<(RegionId, RegionId), Arc<Link>>>,
-    following: Mutex<HashMap<RegionId, Following>>,
+    following: Mutex<BTreeMap<RegionId, Following>>,
     outages: RwLock<BTreeMap<RegionId, Outage>>,
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Ends a change that takes its time, so that a more urgent one can happen.
@@ -526,13 +526,13 @@ impl Fleet {
     }
 
     async fn stop_following(&self) {
-        let all: Vec<Following> = self.following().drain().map(|(_, following)| following).collect();
-        for following in all {
+        let all = std::mem::take(&mut *self.following());
+        for following in all.into_values() {
             following.end().await;
         }
     }
 
-    fn following(&self) -> std::sync::MutexGuard<'_, HashMap<RegionId, Following>> {
+    fn following(&self) -> std::sync::MutexGuard<'_, BTreeMap<RegionId, Following>> {
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
