@@ -314,13 +314,19 @@ impl World {
         let (Some(lost), Some(own)) = (lost, own) else {
             return;
         };
+        let is_exact = lost.log == own.log;
         let after = match loss.kept.get(&lost.log.0) {
-            Some(kept) if *kept > Lsn::ZERO => *kept,
-            None if lost.log == own.log => return,
+            Some(kept) if is_exact => *kept,
+            None if is_exact => return,
             _ => own.lsn,
         };
-        let head = lost.lsn;
-        self.recorded().history.losses.push(Loss { at, item, after, head });
+        self.recorded().history.losses.push(Loss {
+            at,
+            item,
+            after,
+            head: lost.lsn,
+            is_exact,
+        });
     }
 
     async fn take_all_online(&self) {

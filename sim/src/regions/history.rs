@@ -92,6 +92,8 @@ pub struct Loss {
     /// Everything after this LSN, up to `head`, is gone.
     pub after: Lsn,
     pub head: Lsn,
+    /// Unless the two regions had other partitions: then a part of it may have been kept.
+    pub is_exact: bool,
 }
 
 impl History {

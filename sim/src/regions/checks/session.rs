@@ -118,6 +118,7 @@ mod tests {
             item: ITEM,
             after: Lsn(4),
             head: Lsn(5),
+            is_exact: true,
         });
         sessions_move_forward(&history).expect("the write was lost and reported");
     }
