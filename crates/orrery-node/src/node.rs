@@ -270,16 +270,23 @@ impl Node {
     pub(crate) async fn confirm(&self, options: &Options, partition: &Partition, lsn: Lsn) -> Result<()> {
         let strong = options.consistency.is_none_or(|level| level == Consistency::Strong);
         if self.duty.promise == Promise::Everywhere && strong {
+            // Asked first: what was read by a region that was left out does not become right when it is taken back.
+            self.check_in_quorum()?;
             partition.wait_committed(lsn).await?;
-            // Asked last: a region that was left out meanwhile may lack what has been acknowledged since.
-            if self.duty.is_left_out() {
-                return Err(Error::new(
-                    Status::UNAVAILABLE,
-                    "This region is not up to date with the others and answers no strong reads until it is.",
-                ));
-            }
+            // And last: one that was left out meanwhile may lack what has been acknowledged since.
+            self.check_in_quorum()?;
         }
         Ok(())
+    }
+
+    fn check_in_quorum(&self) -> Result<()> {
+        if !self.duty.is_left_out() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Status::UNAVAILABLE,
+            "This region is not up to date with the others and answers no strong reads until it is.",
+        ))
     }
 
     /// Stops taking work, lets what has begun finish, and closes the store.
