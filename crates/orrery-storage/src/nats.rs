@@ -39,7 +39,10 @@ use publish::Outcome;
 use seed::NatsSeed;
 use tail::{Known, Tail};
 
+pub mod calls;
+pub mod roster;
 pub mod servers;
+pub mod streams;
 
 mod settings;
 
@@ -58,6 +61,7 @@ mod saved;
 mod seed;
 mod spool;
 
+pub use async_nats::Client;
 pub use following::Following;
 pub use settings::NatsSettings;
 
@@ -104,7 +108,7 @@ impl NatsStore {
     /// Opens the store that the servers keep under the settings' name, making it when there is none, and brings the copy in
     /// this directory up to it.
     pub async fn open(
-        client: async_nats::Client,
+        client: Client,
         dir: &Path,
         settings: NatsSettings,
         project: Arc<dyn Project>,

@@ -9,7 +9,7 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::object_store::{self, ObjectStore};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, PeerInfo, RetentionPolicy, StorageType, Stream};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use orrery_model::LogId;
@@ -19,6 +19,7 @@ use super::lane::Lane;
 use super::message::StreamSequence;
 use super::patience::patiently;
 use super::settings::NatsSettings;
+use super::streams::{ReplicaReport, StreamReport};
 
 /// One try of a request; a lost one is tried again well within the patience of a store.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -57,6 +58,44 @@ impl Bus {
         Ok(bus)
     }
 
+    /// Finds the streams of a store, without making any.
+    pub(super) async fn find(client: async_nats::Client, settings: &NatsSettings) -> Result<Bus> {
+        let message_bytes_max = client.server_info().max_payload.saturating_sub(HEADROOM_BYTES);
+        let mut bus = Bus {
+            context: ContextBuilder::new().timeout(ATTEMPT).build(client),
+            name: settings.name.clone(),
+            n_streams: 1,
+            patience: settings.patience,
+            message_bytes_max,
+        };
+        let first = bus.context.get_stream(bus.stream_name(0)).await;
+        let first = first.map_err(|error| cannot("find the streams of the store", &error))?;
+        bus.n_streams = recorded_streams(&first.cached_info().config)?;
+        Ok(bus)
+    }
+
+    /// What the servers say of one stream.
+    pub(super) async fn describe(&self, idx: u64) -> Result<StreamReport> {
+        let stream = self.stream(idx).await?;
+        let info = stream.get_info().await;
+        let info = info.map_err(|error| cannot("describe a stream", &error))?;
+        let cluster = info.cluster.unwrap_or_default();
+        let replica = |peer: PeerInfo| ReplicaReport {
+            server: peer.name,
+            is_current: peer.current,
+            is_offline: peer.offline,
+            n_behind: peer.lag.unwrap_or(0),
+        };
+        Ok(StreamReport {
+            name: info.config.name,
+            leader: cluster.leader,
+            replicas: cluster.replicas.into_iter().map(replica).collect(),
+            n_messages: info.state.messages,
+            n_bytes: info.state.bytes,
+            n_logs: self.list(idx).await?.len(),
+        })
+    }
+
     /// Finds or makes one stream; answers how many there are to be. A stream that exists is taken as it is.
     async fn make_stream(&self, settings: &NatsSettings, idx: u64) -> Result<u64> {
         let n_streams = self.n_streams.to_string();
@@ -76,14 +115,7 @@ impl Bus {
         };
         let found = self.context.get_or_create_stream(config).await;
         let stream = found.map_err(|error| cannot("make a stream", &error))?;
-        let config = &stream.cached_info().config;
-        let recorded = config.metadata.get(N_STREAMS).and_then(|text| text.parse().ok());
-        recorded.filter(|n| *n > 0).ok_or_else(|| {
-            StorageError::Corrupt(format!(
-                "stream {} was not made by Orrery: it does not say how many there are",
-                config.name
-            ))
-        })
+        recorded_streams(&stream.cached_info().config)
     }
 
     fn stream_name(&self, idx: u64) -> String {
@@ -185,6 +217,17 @@ impl Bus {
         let made = self.context.create_object_store(config).await;
         made.map_err(|error| cannot("make the store of snapshots", &error))
     }
+}
+
+/// Over how many streams the store of this one is spread.
+fn recorded_streams(config: &Config) -> Result<u64> {
+    let recorded = config.metadata.get(N_STREAMS).and_then(|text| text.parse().ok());
+    recorded.filter(|n| *n > 0).ok_or_else(|| {
+        StorageError::Corrupt(format!(
+            "stream {} was not made by Orrery: it does not say how many there are",
+            config.name
+        ))
+    })
 }
 
 fn log_of(prefix: &str, subject: &str) -> Option<LogId> {

@@ -111,6 +111,28 @@ fn parse_version(version: &str) -> Option<[u64; 3]> {
     numbers?.try_into().ok()
 }
 
+/// What every server that can be asked says about itself, and what is wrong with it, if anything. Beside the one a client is
+/// connected to these are the ones whose monitoring port is named.
+pub async fn examine(
+    client: &async_nats::Client,
+    monitors: &[String],
+    trust: Trust,
+) -> Vec<(String, Option<Reported>, Option<String>)> {
+    let mut found = Vec::new();
+    if monitors.is_empty() {
+        let server = Reported::greeting(client);
+        let problem = check(&server, trust).err();
+        found.push((server.name.clone(), Some(server), problem));
+    }
+    for monitor in monitors {
+        found.push(match ask(monitor).await {
+            Ok(server) => (server.name.clone(), Some(server.clone()), check(&server, trust).err()),
+            Err(error) => (monitor.clone(), None, Some(error.to_string())),
+        });
+    }
+    found
+}
+
 /// Checks the server a client is connected to, and each one whose monitoring port (`host:port`) is named. Under
 /// [`Trust::Production`] at least one must be.
 pub async fn check_all(client: &async_nats::Client, monitors: &[String], trust: Trust) -> Result<()> {

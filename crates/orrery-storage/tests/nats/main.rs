@@ -19,3 +19,5 @@ mod following;
 mod rebuild;
 /// Servers that are not fit.
 mod servers;
+/// Requests from node to node, and the records they share.
+mod talking;
