@@ -53,6 +53,13 @@ pub struct Options {
     pub hub_only: bool,
 }
 
+impl Options {
+    /// The consistency of a read by an account with this default.
+    pub fn level(&self, default: Consistency) -> Consistency {
+        self.consistency.unwrap_or(default)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consistency {
     Eventual,
@@ -115,6 +122,13 @@ pub enum Operation {
         container: ContainerRef,
         partition_key: PartitionKey,
     },
+}
+
+impl Operation {
+    /// Does it change anything?
+    pub fn is_write(&self) -> bool {
+        crate::authorize::is_write(self)
+    }
 }
 
 /// Resources that live in the catalogue.

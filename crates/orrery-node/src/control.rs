@@ -12,11 +12,14 @@ use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, KeySpace};
 use orrery_partition::project;
 use orrery_partition::storage::{Log, Role, Staged, StorageError, Store};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::catalogue::{Catalogue, Counters, Record};
 use crate::clock::Clock;
 use crate::events::{self, Events, Summary};
+
+/// Bytes of log taken in at a time.
+const ABSORBED_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct Control {
@@ -26,16 +29,19 @@ pub struct Control {
     clock: Arc<dyn Clock>,
     writing: Mutex<()>,
     events: Events,
+    /// How far into the log the catalogue shows it.
+    shown: watch::Sender<Lsn>,
 }
 
 impl Control {
     /// Opens the system log in a role and reads the catalogue from its view.
     pub async fn open(store: &dyn Store, role: Role, clock: Arc<dyn Clock>, events: Events) -> Result<Control> {
         let log = store.open(LogId::SYSTEM, role).await.map_err(unreadable)?;
-        let catalogue = RwLock::new(load(&*log)?);
+        let (catalogue, shown) = load(&*log)?;
         Ok(Control {
             log: RwLock::new(log),
-            catalogue,
+            catalogue: RwLock::new(catalogue),
+            shown: watch::Sender::new(shown),
             clock,
             writing: Mutex::new(()),
             events,
@@ -51,8 +57,43 @@ impl Control {
         let log = store.open(LogId::SYSTEM, role).await.map_err(unreadable)?;
         let current = load(&*log)?;
         *self.log.write().unwrap_or_else(PoisonError::into_inner) = log;
-        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = current;
+        self.replace(current);
         Ok(())
+    }
+
+    fn replace(&self, (catalogue, shown): (Catalogue, Lsn)) {
+        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
+        self.shown.send_replace(shown);
+    }
+
+    /// Shows what has come into the log without this node's doing. Only while it follows.
+    pub async fn absorb(&self) -> Result<()> {
+        let _guard = self.writing.lock().await;
+        let log = self.log();
+        while log.head().lsn > *self.shown.borrow() {
+            let after = *self.shown.borrow();
+            match log.read_log(after, ABSORBED_BYTES).await {
+                Ok(transactions) if transactions.first().is_some_and(|first| first.previous == after) => {
+                    for transaction in &transactions {
+                        self.show(transaction)?;
+                    }
+                }
+                Ok(_) | Err(StorageError::Trimmed { .. }) => self.replace(load(&*log)?),
+                Err(error) => return Err(unreadable(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How far into the log the catalogue shows it.
+    pub fn shown(&self) -> Lsn {
+        *self.shown.borrow()
+    }
+
+    /// Waits until the catalogue shows the log up to `lsn`.
+    pub async fn shown_past(&self, lsn: Lsn) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.shown.subscribe().wait_for(|shown| *shown >= lsn).await;
     }
 
     /// Keeps everybody from changing anything until the guard is dropped.
@@ -108,6 +149,7 @@ impl Control {
                 catalogue.apply(key, value.as_deref())?;
             }
         }
+        self.shown.send_replace(transaction.lsn);
         Ok(())
     }
 
@@ -154,8 +196,7 @@ impl Control {
     pub async fn reopen(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.writing.lock().await;
         store.reopen().await.map_err(unreadable)?;
-        let current = load(&*self.log())?;
-        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = current;
+        self.replace(load(&*self.log())?);
         Ok(())
     }
 
@@ -175,7 +216,8 @@ impl Control {
     }
 }
 
-fn load(log: &dyn Log) -> Result<Catalogue> {
+/// The catalogue that the log's view describes, and the LSN of that view.
+fn load(log: &dyn Log) -> Result<(Catalogue, Lsn)> {
     let snapshot = log.snapshot().map_err(unreadable)?;
     let (from, to) = keys::bounds(KeySpace::Record);
     let mut catalogue = Catalogue::default();
@@ -189,7 +231,7 @@ fn load(log: &dyn Log) -> Result<Catalogue> {
     for (key, value) in records {
         catalogue.apply(&key, Some(&value))?;
     }
-    Ok(catalogue)
+    Ok((catalogue, snapshot.position().lsn))
 }
 
 /// A change in the making: records to be committed as one transaction.

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`node`] is the front door; [`catalogue`] and [`control`] say what exists; [`items`], [`batch`], [`feed`]
 //! and [`metadata`] execute operations; [`partition`] and [`writer`] are one physical partition; [`reshard`] splits and
-//! merges them; [`snapshots`] saves and restores the whole account; [`scripts`] runs user-defined functions; [`events`] and
+//! merges them; [`cluster`] lets several nodes share a store, [`geo`] several regions an account; [`snapshots`] saves and restores the whole account; [`scripts`] runs user-defined functions; [`events`] and
 //! [`meters`] tell what goes on.
 
 pub mod account;
@@ -15,6 +15,7 @@ mod cache;
 mod catalogue;
 mod change_feed;
 pub mod clock;
+pub mod cluster;
 mod continuation;
 mod control;
 pub mod events;

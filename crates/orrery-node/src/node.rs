@@ -57,6 +57,10 @@ pub struct Node {
     pub(crate) control: Control,
     pub(crate) tasks: Tasks,
     pub(crate) cache: Arc<HotCache>,
+    /// Holds nothing: for partitions that change without this node's doing.
+    no_cache: Arc<HotCache>,
+    /// Held while this node changes its role in a cluster, or what it knows as a follower.
+    pub(crate) changing_role: tokio::sync::Mutex<()>,
     pub(crate) meters: Meters,
     events: Events,
     /// Readers of change feeds that may wait at a time.
@@ -107,6 +111,7 @@ impl Node {
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {
             cache: Arc::new(HotCache::new(settings.cache_bytes)),
+            no_cache: Arc::new(HotCache::new(0)),
             query_load: QueryLoad::new(heavy_queries_max()),
             account: RwLock::new(Arc::new(settings.account.clone())),
             settings,
@@ -122,12 +127,15 @@ impl Node {
             partitions: RwLock::default(),
             policy_changed: Notify::new(),
             query_cache: QueryCache::default(),
+            changing_role: tokio::sync::Mutex::default(),
         });
         node.open_all().await?;
         if node.duty.writes() {
             reshard::recover(&node, None).await?;
         }
-        node.drop_strangers().await?;
+        if node.duty.writes() || !node.duty.clustered {
+            node.drop_strangers().await?;
+        }
         node.tasks.spawn(purge::run(Arc::downgrade(&node)));
         node.tasks.spawn(reindex::run(Arc::downgrade(&node)));
         node.tasks.spawn(recovery::run(Arc::downgrade(&node)));
@@ -269,6 +277,10 @@ impl Node {
     /// that no later read anywhere shows less. Other reads do not wait.
     pub(crate) async fn confirm(&self, options: &Options, partition: &Partition, lsn: Lsn) -> Result<()> {
         let strong = options.consistency.is_none_or(|level| level == Consistency::Strong);
+        if self.duty.clustered && options.level(self.account().consistency) == Consistency::Strong {
+            // After the snapshot was taken: nobody else had written by then.
+            partition.log.barrier().await.map_err(unreadable)?;
+        }
         if self.duty.promise == Promise::Everywhere && strong {
             // Asked first: what was read by a region that was left out does not become right when it is taken back.
             self.check_in_quorum()?;
@@ -341,11 +353,16 @@ impl Node {
         let log = self.store.open(range.log, Role::Follow).await.map_err(unreadable)?;
         // No writer takes anything from this inbox: whatever is put in is refused.
         let (sender, _) = mpsc::channel(1);
+        let cache = match self.duty.clustered {
+            // What comes into the log by itself would not come into the cache.
+            true => Arc::clone(&self.no_cache),
+            false => Arc::clone(&self.cache),
+        };
         let partition = Partition::new(
             range.partition,
             log,
             sender,
-            Arc::clone(&self.cache),
+            cache,
             Throttle::default(),
             CancellationToken::new(),
             Commitment::Learned(watch::Sender::new(Lsn::ZERO)),
@@ -521,7 +538,7 @@ impl Node {
     }
 
     /// Drops logs that no record names: left behind by a crash in the middle of a create, delete, split or restore.
-    async fn drop_strangers(&self) -> Result<()> {
+    pub(crate) async fn drop_strangers(&self) -> Result<()> {
         let known: std::collections::HashSet<LogId> = {
             let catalogue = self.control.catalogue();
             let live = catalogue
@@ -543,7 +560,7 @@ impl Node {
 }
 
 /// The epoch in which a log is opened to be written again: at least that of its last entry.
-fn owning_epoch(info: &LogInfo) -> Epoch {
+pub(crate) fn owning_epoch(info: &LogInfo) -> Epoch {
     info.owner.max(info.position.epoch)
 }
 
@@ -575,7 +592,7 @@ pub(crate) async fn append_transaction(log: &dyn Log, transaction: Transaction) 
         .map_err(unreadable)
 }
 
-async fn account_keys(control: &Control, settings: &NodeSettings) -> Result<AccountKeys> {
+pub(crate) async fn account_keys(control: &Control, settings: &NodeSettings) -> Result<AccountKeys> {
     if let Some(Record::Account(keys)) = control.stored("account")? {
         return Ok(keys);
     }

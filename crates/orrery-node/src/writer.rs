@@ -189,6 +189,9 @@ impl Writer {
             Ok(()) => self.acknowledge(decided, term),
             Err(error) => {
                 tracing::warn!(log = %self.log.id(), %error, "an append failed");
+                if matches!(error, StorageError::Fenced { .. }) {
+                    self.duty.tell_fenced();
+                }
                 self.return_to_stored_definition();
                 decided
                     .into_iter()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::progress::{Bounds, LogProgress, Progress};
 
@@ -20,6 +20,10 @@ pub struct Duty {
     pub promise: Promise,
     pub progress: Progress,
     epochs: OnceLock<Arc<dyn Epochs>>,
+    /// Do other nodes open the same store? Then it follows them by itself, and whoever owns a log must prove it.
+    pub clustered: bool,
+    /// Told when a log turned out to be another's.
+    fenced: Notify,
 }
 
 /// Gives out numbers of epochs, durably and to all regions of an account together.
@@ -53,7 +57,26 @@ impl Duty {
             promise,
             progress: Progress::default(),
             epochs: OnceLock::new(),
+            clustered: false,
+            fenced: Notify::new(),
         }
+    }
+
+    /// The duty of one node of a cluster.
+    pub fn clustered(writes: bool) -> Duty {
+        Duty {
+            clustered: true,
+            ..Duty::new(writes, Promise::Local)
+        }
+    }
+
+    pub fn tell_fenced(&self) {
+        self.fenced.notify_one();
+    }
+
+    /// Completes when a log turned out to be another's.
+    pub async fn fenced(&self) {
+        self.fenced.notified().await;
     }
 
     /// Says who gives out epochs. Only the first one counts.
@@ -142,6 +165,11 @@ impl LogDuty {
     pub async fn committed_now(&self, lsn: Lsn) -> bool {
         let term = self.term();
         self.duty.writes() && self.committed_in(term, lsn).await
+    }
+
+    /// The log is another's.
+    pub fn tell_fenced(&self) {
+        self.duty.tell_fenced();
     }
 
     /// Must an acknowledgement wait for other regions?

@@ -17,12 +17,19 @@ use orrery_storage::{EmbeddedSettings, NatsSettings, NatsStore};
 #[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
+/// Nodes that share a store: who follows, who takes over.
+mod members;
+
 use support::{World, code, settings};
 
 /// How long a node may take to finish what it does.
 const STOP: Duration = Duration::from_secs(10);
 
-async fn world_on(server: &Server, dir: &Path) -> World {
+fn start_of_time() -> Timestamp {
+    Timestamp(1_700_000_000_000)
+}
+
+async fn open_store(server: &Server, dir: &Path) -> Arc<NatsStore> {
     let client = async_nats::connect(server.url()).await.unwrap();
     let on_nats = NatsSettings {
         replicas: 1,
@@ -36,8 +43,12 @@ async fn world_on(server: &Server, dir: &Path) -> World {
         ..NatsSettings::new("here")
     };
     let store = NatsStore::open(client, dir, on_nats, Arc::new(Projector::default())).await;
-    let store = store.unwrap();
-    let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
+    store.unwrap()
+}
+
+async fn world_on(server: &Server, dir: &Path) -> World {
+    let store = open_store(server, dir).await;
+    let clock = Arc::new(ManualClock::at(start_of_time()));
     let node = Node::start(settings(), store.clone(), clock.clone()).await.unwrap();
     World { node, clock, store }
 }

@@ -1,0 +1,106 @@
+//! What a follower knows of the catalogue, kept in step with a system log that moves by itself.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use orrery_model::{LogId, Lsn, Result};
+use orrery_partition::decide::unreadable;
+
+use crate::node::Node;
+
+/// How soon to look again for a log that the catalogue names and that has not arrived.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How soon to look again after trouble.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often to look at every log although nothing is known to have happened.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// Follows the system log for as long as there is a node.
+pub async fn run(node: Weak<Node>) {
+    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else {
+        return;
+    };
+    tokio::pin!(stopped);
+    let mut settled = false;
+    loop {
+        let Some(alive) = node.upgrade() else { return };
+        let (log, pause) = (alive.control.log(), if settled { ROUND } else { LOOK_AGAIN });
+        let known = alive.control.shown();
+        drop(alive);
+        tokio::select! {
+            // All are safe to drop: none has begun anything.
+            () = &mut stopped => return,
+            _ = log.wait_past(known) => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+        let Some(node) = node.upgrade() else { return };
+        settled = match node.keep_up().await {
+            Ok(settled) => settled,
+            Err(error) => {
+                tracing::warn!(%error, "the catalogue cannot be followed now");
+                tokio::time::sleep(PAUSE).await;
+                false
+            }
+        };
+    }
+}
+
+impl Node {
+    /// Takes in what has happened. `false` when a log that is named has not arrived yet.
+    async fn keep_up(self: &Arc<Node>) -> Result<bool> {
+        let _alone = self.changing_role.lock().await;
+        if self.duty.writes() {
+            return Ok(true);
+        }
+        self.control.absorb().await?;
+        self.reload_keys()?;
+        self.close_unnamed();
+        self.reopen_fenced().await?;
+        self.open_all().await?;
+        let open: HashSet<LogId> = self.open_logs().into_iter().collect();
+        Ok(self.all_ranges().iter().all(|(_, range)| open.contains(&range.log)))
+    }
+
+    /// Lets go of partitions that the catalogue no longer names. Their logs are dropped by whoever owns them.
+    pub(super) fn close_unnamed(&self) {
+        let named: HashSet<LogId> = self.named_logs().into_iter().collect();
+        for log in self.open_logs().into_iter().filter(|log| !named.contains(log)) {
+            drop(self.close_partition(log));
+        }
+    }
+
+    /// A log that was dropped and made anew, or begun in a new epoch, is opened again.
+    async fn reopen_fenced(&self) -> Result<()> {
+        let exist: HashSet<LogId> = self
+            .store
+            .list()
+            .map_err(unreadable)?
+            .iter()
+            .map(|info| info.log)
+            .collect();
+        for (_, range) in self.all_ranges() {
+            let Ok(partition) = self.partition(&range) else {
+                continue;
+            };
+            if super::answerable::is_alive(&*partition.log).await {
+                continue;
+            }
+            drop(self.close_partition(range.log));
+            if exist.contains(&range.log) {
+                self.open_follower(&range).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// LSN of the system log, up to which this node knows what exists.
+    pub fn system_lsn(&self) -> Lsn {
+        self.control.shown()
+    }
+
+    /// Waits until this node knows what exists at `lsn` of the system log.
+    pub async fn knows_system(&self, lsn: Lsn) {
+        self.control.shown_past(lsn).await;
+    }
+}
