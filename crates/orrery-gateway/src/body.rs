@@ -7,9 +7,33 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use orrery_model::{Error, Result, Status};
 
+/// A request's body before it is read.
+#[derive(Debug)]
+pub enum Unread {
+    /// On its way from the client.
+    Incoming(Incoming),
+    /// Another node has read it.
+    Whole(Bytes),
+}
+
+impl Unread {
+    /// Is nothing left to come?
+    pub fn is_end_stream(&self) -> bool {
+        match self {
+            Unread::Incoming(body) => body.is_end_stream(),
+            Unread::Whole(_) => true,
+        }
+    }
+}
+
 /// The whole body. An announced length above the limit is refused before a byte is read; a body that grows beyond it, as
 /// soon as it does.
-pub async fn read(mut body: Incoming, bytes_max: usize, limit: Duration) -> Result<Bytes> {
+pub async fn read(body: Unread, bytes_max: usize, limit: Duration) -> Result<Bytes> {
+    let mut body = match body {
+        Unread::Incoming(body) => body,
+        Unread::Whole(body) if body.len() > bytes_max => return Err(too_large()),
+        Unread::Whole(body) => return Ok(body),
+    };
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }

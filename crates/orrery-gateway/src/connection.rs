@@ -48,6 +48,21 @@ pub struct Peer {
     pub traffic: Arc<Traffic>,
     /// Ends the connection at once, without an answer.
     pub drop_connection: CancellationToken,
+    /// Does the request come from another node, to be executed here or nowhere?
+    pub relayed: bool,
+}
+
+impl Peer {
+    /// What stands for the connection of a request that another node passes on.
+    pub(crate) fn relayed(tls: bool) -> Peer {
+        Peer {
+            address: SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, 0)),
+            tls,
+            traffic: Arc::default(),
+            drop_connection: CancellationToken::new(),
+            relayed: true,
+        }
+    }
 }
 
 /// What serving HTTP needs besides the stream.
@@ -93,6 +108,7 @@ pub(crate) async fn serve(
             tls,
             traffic: Arc::default(),
             drop_connection,
+            relayed: false,
         }),
         pipeline,
         tasks,

@@ -20,6 +20,8 @@ use orrery_node::geo::topology::RegionState;
 use orrery_node::meters::Measure;
 use orrery_node::{Failure, Node, Reply, Request};
 
+use crate::relay::Relay;
+
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub trait Handler: Send + Sync + fmt::Debug + 'static {
@@ -31,6 +33,11 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
 
     /// The account as clients see it now.
     fn account(&self) -> Arc<Account>;
+
+    /// Whoever passes requests on to other nodes, where there are any.
+    fn relay(&self) -> Option<&dyn Relay> {
+        None
+    }
 
     /// Whether requests are answered here at all.
     fn presence(&self) -> Presence {
@@ -173,7 +180,8 @@ impl Handler for Arc<Node> {
     }
 }
 
-pub(crate) async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Error> {
+/// Executes an administration command on a node.
+pub async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Error> {
     Ok(match command {
         Command::Partitions { container } => {
             let container = container

@@ -20,6 +20,7 @@ pub mod metrics;
 mod permissions;
 pub mod pipeline;
 pub mod regions;
+pub mod relay;
 pub mod server;
 pub mod settings;
 mod tasks;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header, request};
 use http_body_util::Full;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use orrery_model::{Charge, Error, Result, Status, Timestamp};
 use orrery_node::api::Principal;
 use orrery_node::{Clock, SystemClock};
@@ -29,11 +29,14 @@ use crate::activity::ActivityIds;
 use crate::admin::EventStream;
 use crate::answer_body::AnswerBody;
 use crate::auth::{Authenticator, Credentials, Signed};
+use crate::body::Unread;
 use crate::connection::Peer;
 use crate::faults::Faults;
 use crate::guard::RefuseHead;
 use crate::handler::Handler;
 use crate::metrics::{Metrics, UNKNOWN_OPERATION};
+use crate::relay::Relay;
+use crate::relay::codec::{self, RelayedAnswer};
 use crate::settings::Settings;
 use crate::wire::headers::{Headers, names};
 use crate::{admin, body, cors, head_refusal, wire};
@@ -83,7 +86,7 @@ pub struct Pipeline {
 pub(crate) struct Incomplete<'a> {
     pub peer: &'a Peer,
     pub head: request::Parts,
-    pub body: Incoming,
+    pub body: Unread,
     pub activity_id: HeaderValue,
 }
 
@@ -94,6 +97,8 @@ pub(crate) struct Answered {
     pub charge: Charge,
     /// What follows instead of a body.
     pub events: Option<EventStream>,
+    /// Another node has passed the request on, and this is not the one to execute it.
+    pub not_here: bool,
 }
 
 impl Answered {
@@ -103,6 +108,15 @@ impl Answered {
             operation,
             charge: Charge::ZERO,
             events: None,
+            not_here: false,
+        }
+    }
+
+    /// Nothing was done, and nobody but another node will see this.
+    pub fn not_here() -> Answered {
+        Answered {
+            not_here: true,
+            ..Answered::new(UNKNOWN_OPERATION, Response::new(Bytes::new()))
         }
     }
 }
@@ -174,7 +188,7 @@ impl Pipeline {
         let request = Incomplete {
             peer,
             head,
-            body,
+            body: Unread::Incoming(body),
             activity_id: activity_id.clone(),
         };
         let mut answered = match catch_panic(self.dispatch(request).instrument(span.clone())).await {
@@ -193,6 +207,37 @@ impl Pipeline {
             Some(events) => AnswerBody::Events(events),
             None => AnswerBody::Whole(Full::new(body)),
         })
+    }
+
+    /// Answers a request that another node has passed on. The node that the client called counts it.
+    pub async fn answer_relayed(&self, message: Bytes) -> Bytes {
+        let Some((request, tls)) = codec::decode_request(message) else {
+            tracing::error!("another node passes on what cannot be understood here");
+            return codec::encode_answer(&RelayedAnswer::NotHere);
+        };
+        let (head, body) = request.into_parts();
+        let activity_id = Headers(&head.headers)
+            .activity_id()
+            .unwrap_or_else(|| self.activity_ids.next());
+        let peer = Peer::relayed(tls);
+        let request = Incomplete {
+            peer: &peer,
+            head,
+            body: Unread::Whole(body),
+            activity_id: activity_id.clone(),
+        };
+        let answered = match catch_panic(self.dispatch(request)).await {
+            Some(answered) => answered,
+            None => self.after_panic(activity_id),
+        };
+        let answer = match answered.not_here || answered.events.is_some() {
+            true => RelayedAnswer::NotHere,
+            false => RelayedAnswer::Answered {
+                response: answered.response,
+                known: self.parts.handler.relay().map_or(0, Relay::known),
+            },
+        };
+        codec::encode_answer(&answer)
     }
 
     async fn dispatch(&self, request: Incomplete<'_>) -> Answered {
@@ -254,7 +299,7 @@ impl Pipeline {
     }
 
     /// Reads a request's body, or says why not; the connection then knows that there is more to come.
-    pub(crate) async fn read_body(&self, peer: &Peer, body: Incoming) -> Result<Bytes> {
+    pub(crate) async fn read_body(&self, peer: &Peer, body: Unread) -> Result<Bytes> {
         let settings = self.settings();
         let read = body::read(body, settings.body_bytes_max, settings.body_timeout).await;
         if read.is_err() {
@@ -274,7 +319,7 @@ impl RefuseHead for Pipeline {
 }
 
 /// Notes that a request was answered without its body being read.
-pub(crate) fn leave_unread(peer: &Peer, body: &Incoming) {
+pub(crate) fn leave_unread(peer: &Peer, body: &Unread) {
     if !body.is_end_stream() {
         peer.traffic.refuse_body();
     }

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::metrics;
 use crate::pipeline::{Answered, Incomplete, Pipeline, leave_unread};
+use crate::relay::Relay;
 
 /// Name under which these requests are counted.
 const OPERATION: &str = "administration";
@@ -52,6 +53,9 @@ fn open(pipeline: &Pipeline, request: &Incomplete<'_>, path: &str) -> Result<Ans
         "/healthz" => respond(StatusCode::OK, &json!({"status": "ok"})),
         "/readyz" if pipeline.stopping().is_cancelled() => {
             respond(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "stopping"}))
+        }
+        "/readyz" if !pipeline.parts().handler.relay().is_none_or(Relay::is_ready) => {
+            respond(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "out of touch"}))
         }
         "/readyz" => respond(StatusCode::OK, &json!({"status": "ready"})),
         "/metrics" => {

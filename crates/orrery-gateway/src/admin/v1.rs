@@ -17,6 +17,7 @@ use crate::connection::Peer;
 use crate::faults::FaultRule;
 use crate::handler::{Command, RegionCommand};
 use crate::pipeline::{Answered, Incomplete, Pipeline, leave_unread};
+use crate::relay::{Administration, Original};
 
 /// Longest name of a snapshot.
 const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
@@ -42,10 +43,29 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &
         _ => {}
     }
     let segments: Vec<&str> = rest.split('/').filter(|segment| !segment.is_empty()).collect();
+    if let Some(relay) = pipeline.parts().handler.relay().filter(|_| !is_of_this_node(&segments)) {
+        let original = Original {
+            head: &request.head,
+            body: body.clone(),
+            tls: request.peer.tls,
+            activity_id: request.activity_id.clone(),
+            relayed: request.peer.relayed,
+        };
+        match relay.administer(original).await? {
+            Administration::Here => {}
+            Administration::Elsewhere(response) => return Ok(Answered::new(OPERATION, response)),
+            Administration::NotHere => return Ok(Answered::not_here()),
+        }
+    }
     let (status, body) = Call { pipeline, query, body }
         .dispatch(&request.head.method, &segments)
         .await?;
     Ok(Answered::new(OPERATION, respond(status, &body)))
+}
+
+/// Fault rules and the clock are each node's own, everything else the account's.
+fn is_of_this_node(path: &[&str]) -> bool {
+    matches!(path, ["faults" | "clock", ..])
 }
 
 /// Begins to tell what happens, or what changes.

@@ -2,15 +2,16 @@
 
 use http::{HeaderValue, Method, request};
 use orrery_model::{Error, Result, Status};
+use orrery_node::Request;
 use orrery_node::api::{Principal, ResourceKind, Selector};
 use orrery_node::events::Happening;
-use orrery_node::{Failure, Reply, Request};
 
 use super::{Answered, Incomplete, Pipeline, leave_unread};
 use crate::connection::Peer;
 use crate::faults::{Effect, Fault, Subject};
 use crate::handler::Presence;
 use crate::permissions::TokenIssue;
+use crate::relay::{Carried, Original};
 use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
 
 /// Answers a request, or says why it is refused before it reaches the handler.
@@ -43,6 +44,13 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         return Ok(Box::pin(account(pipeline, peer, &head, activity_id)).await);
     }
     let body = pipeline.read_body(peer, body).await?;
+    let original = pipeline.parts().handler.relay().map(|_| Original {
+        head: &head,
+        body: body.clone(),
+        tls: peer.tls,
+        activity_id: activity_id.clone(),
+        relayed: peer.relayed,
+    });
     let names = Names::of(pipeline, &route);
     let account = pipeline.parts().handler.account();
     let decoded = wire::decode(route, &head, body, account.consistency)?;
@@ -54,6 +62,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         Call {
             principal,
             decoded,
+            original,
             fault,
             activity_id,
             n_read_regions: account.regions.len().saturating_sub(1),
@@ -86,16 +95,18 @@ async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activi
 }
 
 /// A request that was understood and may happen.
-struct Call {
+struct Call<'a> {
     principal: Principal,
     decoded: Decoded,
+    /// As it came, where other nodes may have to execute it.
+    original: Option<Original<'a>>,
     fault: Option<Fault>,
     activity_id: HeaderValue,
     /// Beside the one that takes writes.
     n_read_regions: usize,
 }
 
-async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: Call) -> Result<Answered> {
+async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: Call<'_>) -> Result<Answered> {
     let Call {
         principal,
         decoded: Decoded {
@@ -104,6 +115,7 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
             form,
             name,
         },
+        original,
         fault,
         activity_id,
         n_read_regions,
@@ -115,10 +127,14 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
         options,
         operation,
     };
-    let handler = &pipeline.parts().handler;
-    let mut answer = match fault {
-        None => handler.execute(request).await,
-        Some(fault) => Box::pin(execute_with_fault(pipeline, peer, request, fault)).await,
+    let carried = match fault {
+        None => carry_out(pipeline, request, original).await,
+        Some(fault) => Box::pin(execute_with_fault(pipeline, peer, request, original, fault)).await,
+    };
+    let mut answer = match carried {
+        Carried::Here(answer) => answer,
+        Carried::Elsewhere(response) => return Ok(Answered::new(name, response)),
+        Carried::NotHere => return Ok(Answered::not_here()),
     };
     if let (Some(tokens), Ok(reply)) = (tokens, &mut answer) {
         Box::pin(tokens.put_into(pipeline, reply)).await;
@@ -137,19 +153,29 @@ async fn execute(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, call: 
     })
 }
 
+async fn carry_out(pipeline: &Pipeline, request: Request, original: Option<Original<'_>>) -> Carried {
+    let handler = &pipeline.parts().handler;
+    match (handler.relay(), original) {
+        (Some(relay), Some(original)) => relay.execute(request, original).await,
+        _ => Carried::Here(handler.execute(request).await),
+    }
+}
+
 async fn execute_with_fault(
     pipeline: &Pipeline,
     peer: &Peer,
     request: Request,
+    original: Option<Original<'_>>,
     fault: Fault,
-) -> Result<Reply, Failure> {
-    let handler = &pipeline.parts().handler;
+) -> Carried {
     if fault.after && !matches!(fault.effect, Effect::None) {
         // The answer is lost on its way back; only what the operation did remains.
-        let _ = handler.execute(request.clone()).await;
+        let _ = carry_out(pipeline, request.clone(), original.clone()).await;
     }
-    suffer(pipeline, peer, fault).await?;
-    handler.execute(request).await
+    match suffer(pipeline, peer, fault).await {
+        Ok(()) => carry_out(pipeline, request, original).await,
+        Err(error) => Carried::Here(Err(error.into())),
+    }
 }
 
 /// Lets a fault happen. Returns if all it does is to delay.
