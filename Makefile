@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/.tools
 BIN := target/debug/orrery
 
 .DEFAULT_GOAL := help
-.PHONY: help up emulator test lint unit nats-server web web-test browser conformance bench soak sim
+.PHONY: help up emulator test lint unit nats-server web web-test browser conformance test-cluster bench soak sim
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -43,6 +43,10 @@ browser: web ## The web application in a browser against `orrery up`; installs D
 conformance: ## The official SDKs of five languages against a running server
 	$(CARGO) test --workspace --locked --no-run
 	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run
+
+test-cluster: $(TOOLS)/bin/nats-server ## The official SDKs of five languages against three NATS servers and two nodes
+	$(CARGO) test --workspace --locked --no-run
+	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run --cluster
 
 bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the comparison rows
 	$(CARGO) build --release --locked -p orrerydb -p orrery-bench

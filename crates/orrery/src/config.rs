@@ -26,7 +26,7 @@ pub const DEVELOPMENT_KEY: &str =
 const DEFAULT: &str = "default";
 
 /// Every setting: its name, its default, and what it means.
-const SETTINGS: [(&str, &str, &str); 17] = [
+const SETTINGS: [(&str, &str, &str); 22] = [
     ("account", "orrery", "name of the account"),
     (
         "advertise",
@@ -48,11 +48,23 @@ const SETTINGS: [(&str, &str, &str); 17] = [
     ),
     ("key", DEVELOPMENT_KEY, "primary key of the account"),
     (
+        "lease-expiry-ms",
+        "10000",
+        "cluster: another node takes over from an owner that has not renewed for this long",
+    ),
+    ("lease-renew-ms", "2000", "cluster: how often the owner renews"),
+    (
         "listen",
         "loopback",
         "address to listen on; loopback means IPv4 and IPv6",
     ),
     ("memory", "false", "keep nothing: all data is in memory"),
+    (
+        "monitor",
+        "",
+        "cluster: monitoring ports of the NATS servers, as HOST:PORT,…",
+    ),
+    ("nats", "", "cluster: NATS servers, as nats://HOST:PORT,…"),
     (
         "outage-alert-after-ms",
         "900000",
@@ -67,6 +79,11 @@ const SETTINGS: [(&str, &str, &str); 17] = [
     ("port", "8081", "port of the account; 0 takes any free one"),
     ("profile", "dev", "dev or production"),
     ("regions", "West US", "regions of the account, the first takes writes"),
+    (
+        "replicas",
+        "3",
+        "cluster: NATS servers that hold a copy of everything, fixed at the first start",
+    ),
     ("tls", "", "certificate chain and key to use, as CHAIN.pem,KEY.pem"),
 ];
 
@@ -259,11 +276,11 @@ impl Raw {
         Ok(())
     }
 
-    fn text(&self, name: &str) -> &str {
+    pub fn text(&self, name: &str) -> &str {
         self.values.get(name).map_or("", |(value, _)| value)
     }
 
-    fn is_default(&self, name: &str) -> bool {
+    pub fn is_default(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(|(_, source)| source == DEFAULT)
     }
 
@@ -295,7 +312,7 @@ impl Raw {
         plain.accounts(&self.accounts)
     }
 
-    fn parse<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
+    pub fn parse<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let (value, source) = &self.values[name];
         value
             .parse()

@@ -5,8 +5,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// The SDK tells of every request it repeats, which the platform's accounts give it reason for while a region is down.
-const LEVELS: &str = "info,azure_core=error,azure_data_cosmos=error,azure_data_cosmos_driver=error";
+/// The SDK tells of every request it repeats, which the platform's accounts give it reason for while a region is down; the
+/// client of NATS tells of every connection.
+const LEVELS: &str = "info,async_nats=warn,azure_core=error,azure_data_cosmos=error,azure_data_cosmos_driver=error";
 
 pub fn start() {
     let levels = std::env::var("ORRERY_LOG").unwrap_or_else(|_| LEVELS.to_owned());

@@ -1,6 +1,7 @@
 //! The `orrery` binary: picks the parts, wires them, serves, and offers the command line.
 
 mod client;
+mod cluster;
 mod commands;
 mod config;
 mod host;
@@ -40,6 +41,11 @@ enum Command {
     Up(commands::up::UpFlags),
     /// One account with the development key, ready for any SDK
     Emulator(config::ServerFlags),
+    /// One node of a cluster on NATS JetStream
+    Node(commands::node::NodeFlags),
+    /// The NATS servers and nodes of a cluster
+    #[command(subcommand)]
+    Cluster(commands::cluster::ClusterCommand),
     /// Physical partitions of a running server
     #[command(subcommand)]
     Partition(commands::partition::PartitionCommand),
@@ -73,6 +79,8 @@ fn main() -> std::process::ExitCode {
         #[cfg(feature = "platform")]
         Command::Up(flags) => commands::up::run(&flags),
         Command::Emulator(flags) => commands::serve::run(&flags),
+        Command::Node(flags) => commands::node::run(&flags),
+        Command::Cluster(command) => commands::cluster::run(&command),
         Command::Partition(command) => commands::partition::run(&command),
         Command::Sql(flags) => commands::sql::run(&flags),
         Command::Region(command) => commands::region::run(&command),

@@ -99,7 +99,7 @@ async fn a_follower_learns_what_exists_and_answers_what_its_view_has_reached() {
     owner.take_over().await;
     owner.world.with_container("").await;
     let created = owner.world.create("k", r#"{"id":"i","pk":"k"}"#).await.unwrap();
-    let token = created.facts.partition.unwrap().session;
+    let token = created.facts.partition.unwrap().session();
     eventually(async || follower.may_answer(None, Some(&token))).await;
     let answer = follower.world.node.execute(read("i", None, Some(&token))).await;
     assert_eq!(code(answer), 200);
@@ -111,7 +111,7 @@ async fn a_follower_learns_what_exists_and_answers_what_its_view_has_reached() {
     // What the client has seen and the follower has not.
     follower.world.store.close().await.unwrap();
     let later = owner.world.create("k", r#"{"id":"j","pk":"k"}"#).await.unwrap();
-    assert!(!follower.may_answer(None, Some(&later.facts.partition.unwrap().session)));
+    assert!(!follower.may_answer(None, Some(&later.facts.partition.unwrap().session())));
     assert!(
         !owner.may_answer(Some(Consistency::Eventual), None),
         "an owner has no need to ask"

@@ -1,9 +1,11 @@
 //! One file per command.
 
+pub mod cluster;
 pub mod config;
 pub mod export;
 pub mod feed;
 pub mod import;
+pub mod node;
 pub mod partition;
 #[cfg(feature = "processor")]
 pub mod processor;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::{Raw, ServerConfig, ServerFlags};
-use crate::host::Host;
+use crate::host::{AccountEndpoints, Host};
 use crate::runtime::stop_signal;
 use crate::{logging, seed};
 
@@ -45,16 +45,16 @@ async fn serve(config: &ServerConfig, seed_file: Option<&Path>) -> Result<()> {
     host.serve();
     // Whoever reads the ready line may stop the server right away, and must find it listening for that.
     let stop = stop_signal()?;
-    println!("{}", ready_line(&host));
+    println!("{}", ready_line(host.endpoints()));
     stop.await;
     host.stop().await
 }
 
-pub fn ready_line(host: &Host) -> serde_json::Value {
+pub fn ready_line(accounts: Vec<AccountEndpoints>) -> serde_json::Value {
     serde_json::json!({
         "event": "ready",
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "accounts": host.endpoints(),
+        "accounts": accounts,
     })
 }

@@ -40,6 +40,35 @@ impl std::fmt::Debug for Frame {
     }
 }
 
+/// One endpoint of a server that has no other.
+#[derive(Debug)]
+pub struct Door {
+    reach: Reach,
+    port: u16,
+    /// Bound and not yet accepting.
+    listeners: Vec<TcpListener>,
+}
+
+impl Door {
+    pub fn bind(config: &ServerConfig, port: u16) -> Result<Door> {
+        let reach = Reach::new(config, port);
+        let (port, listeners) = reach.bind(0)?;
+        Ok(Door { reach, port, listeners })
+    }
+
+    pub fn url(&self) -> String {
+        self.reach.url(self.port)
+    }
+}
+
+/// Lets an endpoint accept.
+pub fn serve_door(frame: &Frame, door: &mut Door, gateway: Gateway) {
+    let (listeners, stop) = (std::mem::take(&mut door.listeners), frame.stopping.child_token());
+    frame
+        .serving
+        .spawn(async move { gateway.serve(listeners, stop.cancelled()).await });
+}
+
 /// Where and how an account is reached.
 #[derive(Clone, Debug)]
 struct Reach {
@@ -75,11 +104,7 @@ struct State {
 
 impl Doors {
     pub fn bind(config: &ServerConfig, account: &AccountConfig, topology: &Topology) -> Result<Doors> {
-        let reach = Reach {
-            listen: config.listen,
-            scheme: if config.plain_http { "http" } else { "https" },
-            first_port: account.port,
-        };
+        let reach = Reach::new(config, account.port);
         let (global_port, listeners) = reach.bind(0)?;
         let doors = Doors {
             reach,
@@ -185,6 +210,14 @@ impl Doors {
 }
 
 impl Reach {
+    fn new(config: &ServerConfig, first_port: u16) -> Reach {
+        Reach {
+            listen: config.listen,
+            scheme: if config.plain_http { "http" } else { "https" },
+            first_port,
+        }
+    }
+
     /// Binds the endpoint that is `offset` ports after the global one.
     fn bind(&self, offset: u32) -> Result<(u16, Vec<TcpListener>)> {
         let port = match self.first_port {

@@ -29,10 +29,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{AccountConfig, ServerConfig};
-use doors::{Doors, Frame};
+use doors::Doors;
+pub use doors::{Door, Frame, serve_door};
+pub use register::FILE as ACCOUNTS_FILE;
 use register::Register;
 use sites::AccountSites;
 use stores::Stores;
+pub use stores::directory_name as region_name;
 
 /// How long requests and writers may take to finish when the server is told to stop.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
@@ -240,7 +243,7 @@ async fn open_account(
     Ok(Fleet::start(settings, BOUNDS, parts, register.keeper(&id)).await?)
 }
 
-fn frame(config: &ServerConfig, clock: Arc<SystemClock>) -> Result<Frame> {
+pub fn frame(config: &ServerConfig, clock: Arc<SystemClock>) -> Result<Frame> {
     let (acceptor, ca_pem) = transport_security(config, Arc::clone(&clock) as Arc<dyn Clock>)?;
     Ok(Frame {
         settings: orrery_gateway::Settings {
@@ -274,7 +277,7 @@ fn transport_security(config: &ServerConfig, clock: Arc<dyn Clock>) -> Result<Se
     Ok((acceptor, Some(pem)))
 }
 
-fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: usize) -> NodeSettings {
+pub fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: usize) -> NodeSettings {
     NodeSettings {
         account: Account {
             id: account.id.clone(),

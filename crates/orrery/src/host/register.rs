@@ -14,7 +14,7 @@ use orrery_node::geo::topology::Topology;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-const FILE: &str = "accounts.json";
+pub const FILE: &str = "accounts.json";
 
 #[derive(Debug)]
 pub struct Register {

@@ -64,7 +64,7 @@ fn open_directory(directory: &Path, settings: EmbeddedSettings) -> Result<Arc<dy
 }
 
 /// A region's name as a directory: what tells two names apart, and nothing a file system minds.
-fn directory_name(region: &str) -> String {
+pub fn directory_name(region: &str) -> String {
     let letters = region.chars().filter(|character| character.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }

@@ -231,7 +231,7 @@ fn token_secret(accounts: &[AccountEndpoints]) -> Result<Vec<u8>> {
 }
 
 fn platform_line(host: &Host, urls: &[RegionUrl]) -> serde_json::Value {
-    let mut line = ready_line(host);
+    let mut line = ready_line(host.endpoints());
     let regions: Vec<_> = urls
         .iter()
         .map(|known| serde_json::json!({"name": known.region, "url": known.url}))

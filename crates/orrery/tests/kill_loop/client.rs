@@ -91,6 +91,18 @@ impl Client {
         self.on_item("GET", key, id, "")
     }
 
+    /// The same with headers of the caller's choice.
+    pub fn read_with(&mut self, key: &str, id: &str, headers: &str) -> io::Result<Answer> {
+        let link = format!("dbs/db/colls/c/docs/{id}");
+        let target = Target {
+            verb: "GET",
+            path: &format!("/{link}"),
+            kind: "docs",
+            link: &link,
+        };
+        self.send(&target, &format!("{}{headers}", key_header(Some(key))), "")
+    }
+
     /// What the server counts under this name.
     pub fn metric(&mut self, name: &str) -> Option<u64> {
         let target = Target {

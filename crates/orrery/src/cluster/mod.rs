@@ -1,0 +1,309 @@
+//! A node of a cluster on NATS JetStream: several processes serve one account, one of them owns its logs.
+//!
+//! [`settings`] says what is wanted, [`member`] holds the lease or waits for it, [`station`] is what it tells the rest,
+//! [`handler`] executes requests or passes them on, [`records`] is what nodes tell each other. This module opens a node and
+//! closes it.
+
+mod handler;
+mod member;
+pub mod records;
+pub mod settings;
+mod station;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use orrery_gateway::{Gateway, Parts, Pipeline};
+use orrery_node::cluster::lease::{Step, Tenancy};
+use orrery_node::{Clock, Node, NodeSettings, SystemClock};
+use orrery_partition::project::Projector;
+use orrery_partition::storage::Store;
+use orrery_storage::nats::calls::{self, Answerer, Caller};
+use orrery_storage::nats::roster::{Roster, Written};
+use orrery_storage::nats::{Client, servers};
+use orrery_storage::{EmbeddedSettings, NatsSettings, NatsStore, ViewCache};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::AccountConfig;
+use crate::host::{
+    ACCOUNTS_FILE, AccountEndpoints, Door, Frame, RegionEndpoint, STOP_DEADLINE, frame, fresh_secret, node_settings,
+    serve_door,
+};
+use handler::ClusterHandler;
+use member::Member;
+use records::{ACCOUNT, AccountRecord, LEASE, NodeRecord};
+use settings::{ClusterConfig, ServersConfig};
+use station::{Place, Station};
+
+/// Requests of other nodes that are executed at a time.
+const RELAYED_MAX: usize = 1024;
+/// How soon to look again while another node founds the account.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a request waits for an owner besides the time in which a lease expires: opening everything takes a while.
+const OPENING: Duration = Duration::from_secs(10);
+/// One try to read or write the lease; shorter than most leases, so that there are several.
+const ROSTER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A node that is served, or about to be.
+pub struct ClusterNode {
+    account: AccountConfig,
+    endpoint: String,
+    station: Arc<Station>,
+    frame: Frame,
+    pipeline: Arc<Pipeline>,
+    door: Door,
+    membership: TaskTracker,
+    leave: CancellationToken,
+    end: CancellationToken,
+    answering: TaskTracker,
+    drain: CancellationToken,
+}
+
+/// Connects to the servers and refuses those that are not fit.
+pub async fn connect(config: &ServersConfig) -> Result<Client> {
+    let client = calls::connect(&config.urls).await?;
+    servers::check_all(&client, &config.monitors, config.trust).await?;
+    Ok(client)
+}
+
+/// The bucket in which the nodes of a store find each other.
+pub async fn roster(client: &Client, settings: &NatsSettings, timeout: Duration) -> Result<Roster> {
+    Ok(Roster::open(client.clone(), settings, timeout).await?)
+}
+
+impl ClusterNode {
+    /// Opens everything and joins the cluster. Nothing is accepted yet.
+    pub async fn open(config: &ClusterConfig) -> Result<ClusterNode> {
+        let clock = Arc::new(SystemClock::default());
+        let door = Door::bind(&config.server, config.account.port)?;
+        let endpoint = config.account.advertise.clone().unwrap_or_else(|| door.url());
+        let client = connect(&config.servers).await?;
+        let timeout = ROSTER_TIMEOUT.min(config.times.expiry / 4);
+        let roster = roster(&client, &config.servers.store, timeout).await?;
+        agree(&roster, &config.account).await?;
+        let store = open_store(config, client).await?;
+        let settings = node_settings(&config.server, &config.account, 1);
+        let name = node_name();
+        let node = open_node(settings, &store, &clock, &roster, &name, config).await?;
+        let station = Arc::new(Station::new(node, config.times.expiry * 2));
+        let frame = frame(&config.server, Arc::clone(&clock))?;
+        // Apart from the logs: a large answer must not hold them up.
+        let calls = calls::connect(&config.servers.urls).await?;
+        let subjects = format!("orrery.{}.call", config.servers.store.name);
+        let caller = Caller::new(calls.clone()).await?;
+        let hold = config.times.expiry + OPENING;
+        let handler = ClusterHandler::new(Arc::clone(&station), caller, subjects.clone(), hold);
+        let mut parts = Parts::new(Arc::new(handler), frame.settings.clone());
+        parts.ca_pem = frame.ca_pem.clone();
+        if let Some(url) = &config.account.advertise {
+            let address = orrery_gateway::account::Address::Url(url.clone());
+            parts.addresses.set(&config.account.regions[0], address);
+        }
+        let opened = ClusterNode {
+            account: config.account.clone(),
+            endpoint: endpoint.clone(),
+            frame,
+            pipeline: Arc::new(Pipeline::new(parts)),
+            door,
+            membership: TaskTracker::new(),
+            leave: CancellationToken::new(),
+            end: CancellationToken::new(),
+            answering: TaskTracker::new(),
+            drain: CancellationToken::new(),
+            station: Arc::clone(&station),
+        };
+        let answerer = Answerer::listen(calls, &format!("{subjects}.{name}")).await?;
+        let pipeline = Arc::clone(&opened.pipeline);
+        opened.answering.spawn(answer(answerer, pipeline, opened.drain.clone()));
+        opened.answering.close();
+        let member = Member {
+            station,
+            store,
+            roster,
+            record: NodeRecord {
+                id: name,
+                endpoint,
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                role: "follows".to_owned(),
+                lsn: 0,
+            },
+            times: config.times,
+            leave: opened.leave.clone(),
+            end: opened.end.clone(),
+        };
+        opened.membership.spawn(member.run());
+        opened.membership.close();
+        Ok(opened)
+    }
+
+    /// Waits until somebody owns the data.
+    pub async fn ready(&self) {
+        let mut places = self.station.watch();
+        // The sender lives in the station.
+        let _ = places.wait_for(|place| *place != Place::Nowhere).await;
+    }
+
+    /// Lets the endpoint accept.
+    pub fn serve(&mut self) {
+        let gateway = Gateway::new(Arc::clone(&self.pipeline), Some(self.frame.acceptor.clone()));
+        serve_door(&self.frame, &mut self.door, gateway);
+    }
+
+    pub fn endpoints(&self) -> AccountEndpoints {
+        AccountEndpoints {
+            id: self.account.id.clone(),
+            key: STANDARD.encode(&self.station.node.keys().primary.0),
+            endpoint: self.endpoint.clone(),
+            regions: vec![RegionEndpoint {
+                name: self.account.regions[0].clone(),
+                endpoint: self.endpoint.clone(),
+                role: "write",
+            }],
+        }
+    }
+
+    /// Hands over, passes on what still comes, and closes.
+    pub async fn stop(self) -> Result<()> {
+        self.leave.cancel();
+        self.frame.stopping.cancel();
+        self.frame.serving.close();
+        self.frame.serving.wait().await;
+        self.end.cancel();
+        // Without servers there is nobody to hand over to, and nobody to answer: then all of this takes as long as it may.
+        let left = tokio::time::timeout(STOP_DEADLINE, self.membership.wait()).await;
+        // Only now: who passes requests on has learned by then where to.
+        self.drain.cancel();
+        let answered = tokio::time::timeout(STOP_DEADLINE, self.answering.wait()).await;
+        if left.is_err() || answered.is_err() {
+            tracing::warn!("this node left without saying so; another takes over when its lease expires");
+        }
+        let stopped = self.station.node.stop(STOP_DEADLINE).await;
+        stopped.context("cannot close the node's copy")
+    }
+}
+
+/// Answers what other nodes pass on, until it is told to take no more and has answered what was on its way.
+async fn answer(mut answerer: Answerer, pipeline: Arc<Pipeline>, drain: CancellationToken) {
+    let places = Arc::new(Semaphore::new(RELAYED_MAX));
+    let tasks = TaskTracker::new();
+    let mut draining = false;
+    loop {
+        let call = tokio::select! {
+            // Both are safe to drop: a request that was not taken stays in the subscription.
+            call = answerer.next() => call,
+            () = drain.cancelled(), if !draining => {
+                draining = true;
+                answerer.drain().await;
+                continue;
+            }
+        };
+        let Some(call) = call else { break };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            break;
+        };
+        let pipeline = Arc::clone(&pipeline);
+        tasks.spawn(async move {
+            let _place = place;
+            let answer = pipeline.answer_relayed(call.request.clone()).await;
+            call.answer(answer).await;
+        });
+    }
+    tasks.close();
+    // Nothing waits for an owner here; what takes long is a reader who waits for changes.
+    let _ = tokio::time::timeout(STOP_DEADLINE, tasks.wait()).await;
+    answerer.flush().await;
+}
+
+/// All nodes of a cluster must say the same of the account.
+async fn agree(roster: &Roster, account: &AccountConfig) -> Result<()> {
+    let own = AccountRecord {
+        id: account.id.clone(),
+        region: account.regions[0].clone(),
+        consistency: format!("{:?}", account.consistency),
+    };
+    loop {
+        if let Some(entry) = roster.get(ACCOUNT).await? {
+            let found: AccountRecord =
+                serde_json::from_slice(&entry.value).context("the cluster's account cannot be understood")?;
+            ensure!(
+                found == own,
+                "the cluster serves the account {} in {} with {} consistency, and this node was told {} in {} with {}",
+                found.id,
+                found.region,
+                found.consistency,
+                own.id,
+                own.region,
+                own.consistency
+            );
+            return Ok(());
+        }
+        if let Written::Unsure = roster.write(ACCOUNT, records::to_bytes(&own), None).await {
+            bail!("the cluster's bucket cannot be written; are enough NATS servers up?");
+        }
+    }
+}
+
+async fn open_store(config: &ClusterConfig, client: Client) -> Result<Arc<NatsStore>> {
+    ensure!(
+        !config.data_dir.join(ACCOUNTS_FILE).exists(),
+        "{} holds the data of an emulator: name another directory, and move the data with orrery export and import",
+        config.data_dir.display()
+    );
+    let directory = config.data_dir.join("cluster").join(&config.servers.store.name);
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let settings = NatsSettings {
+        local: EmbeddedSettings {
+            cache: ViewCache::new(config.server.caches.block_bytes),
+            ..EmbeddedSettings::default()
+        },
+        ..config.servers.store.clone()
+    };
+    let opened = NatsStore::open(client, &directory, settings, Arc::new(Projector::default())).await;
+    opened.with_context(|| format!("cannot open the logs of {}", config.account.regions[0]))
+}
+
+/// Opens the account as a follower; makes it first if there is none and no other node does.
+async fn open_node(
+    settings: NodeSettings,
+    store: &Arc<NatsStore>,
+    clock: &Arc<SystemClock>,
+    roster: &Roster,
+    name: &str,
+    config: &ClusterConfig,
+) -> Result<Arc<Node>> {
+    let started = tokio::time::Instant::now();
+    let mut tenancy = Tenancy::new(name, config.times);
+    let (store_, clock_) = (Arc::clone(store) as Arc<dyn Store>, Arc::clone(clock) as Arc<dyn Clock>);
+    while !Node::is_founded(&*store_).await? {
+        let now = started.elapsed();
+        let found = roster.get(LEASE).await?;
+        let lease = found.and_then(|entry| Some((records::lease_from_bytes(&entry.value)?, entry.revision)));
+        tenancy.observe(lease, now);
+        if let Step::Write { lease, over } = tenancy.next(now)
+            && let Written::Stored(revision) = roster.write(LEASE, records::lease_to_bytes(&lease), over).await
+        {
+            tenancy.wrote(lease, revision, now);
+            Node::found(settings.clone(), Arc::clone(&store_), Arc::clone(&clock_)).await?;
+            break;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+        store.refresh().await?;
+    }
+    if let Some((lease, over)) = tenancy.release() {
+        // Whoever comes first takes it; if this is lost, it expires.
+        roster.write(LEASE, records::lease_to_bytes(&lease), Some(over)).await;
+    }
+    Ok(Node::follow(settings, store_, clock_).await?)
+}
+
+/// A name that no other node has, and no earlier life of this one.
+fn node_name() -> String {
+    let secret = fresh_secret();
+    secret[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
