@@ -114,11 +114,11 @@ impl Control {
         self.commit(&*log, transaction).await.map(drop)
     }
 
-    /// Applies a transaction that another region decided.
-    pub async fn follow(&self, transaction: Transaction) -> std::result::Result<(), StorageError> {
+    /// Applies transactions that another region decided, in one step.
+    pub async fn follow(&self, transactions: Vec<Transaction>) -> std::result::Result<(), StorageError> {
         let _guard = self.writing.lock().await;
         let log = self.log();
-        let (expected, staged) = crate::geo::follow::stage(&*log, vec![transaction])?;
+        let (expected, staged) = crate::geo::follow::stage(&*log, transactions)?;
         let transactions: Vec<_> = staged.iter().map(|staged| Arc::clone(&staged.transaction)).collect();
         log.append(expected, staged).await?;
         for transaction in transactions {

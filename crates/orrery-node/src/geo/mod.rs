@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`topology`] says which region is which and what may change, [`link`] is the simulated way between two of them, [`follow`]
-//! carries one log across, [`replica`] keeps a whole region in step, [`roles`] changes what it does, [`progress`] and [`duty`] say what the writer owes the
+//! carries one log across, [`named`] knows which entries of the system log are true only together, [`replica`] keeps a whole region in step, [`roles`] changes what it does, [`progress`] and [`duty`] say what the writer owes the
 //! others, [`start`] opens the regions of an account, [`fleet`] holds them together and changes their roles, [`level`] brings one to
 //! where another stands, [`membership`] lets regions come and go, and
 //! [`report`] tells operators how they are. [`salvage`] keeps what a failover cut off, and [`watch`] reacts to regions that
@@ -20,6 +20,7 @@ pub(crate) mod follow;
 pub(crate) mod level;
 pub mod link;
 pub mod membership;
+pub(crate) mod named;
 pub mod progress;
 pub(crate) mod replica;
 pub mod report;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{LogId, Lsn, Result};
+use orrery_model::{Error, LogId, Lsn, Result, Status};
 use orrery_partition::decide::unreadable;
 use orrery_partition::storage::{BoxFuture, Log, Role, Snapshot, StorageError};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,8 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use super::follow::{self, Ended, Sink, Source};
 use super::link::Link;
+use super::named::{Lacking, Naming, namings};
 use super::topology::RegionId;
-use crate::catalogue::{RangeEntry, Record};
+use crate::catalogue::RangeEntry;
 use crate::feed::blocking;
 use crate::node::Node;
 use crate::partition::Partition;
@@ -31,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Views are carried in pieces of this size.
 const SEED_BYTES: usize = 256 * 1024;
+/// Of another region's system log, taken over at once: more than one can be ahead.
+const TAKEN_BYTES: usize = 64 * 1024 * 1024;
 
 /// One region following another.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ impl Replica {
     pub async fn take_system(&self) -> Result<()> {
         let (own, theirs) = (self.node.control.log(), self.leader.control.log());
         while own.head().lsn < theirs.head().lsn {
-            let transactions = theirs.read_log(own.head().lsn, SEED_BYTES).await.map_err(unreadable)?;
+            let transactions = theirs.read_log(own.head().lsn, TAKEN_BYTES).await.map_err(unreadable)?;
             if !transactions.first().is_some_and(|first| first.follows(own.head())) {
                 break;
             }
@@ -139,6 +142,13 @@ impl Replica {
         let snapshot = self.leader.control.log().snapshot().map_err(unreadable)?;
         for log in self.leader.named_logs() {
             self.fetch(log).await?;
+        }
+        if self.leader.control.lsn() != snapshot.position().lsn {
+            // The view may name what is gone by now. Whoever calls this tries again.
+            return Err(Error::new(
+                Status::UNAVAILABLE,
+                "The catalogue changed while it was copied.",
+            ));
         }
         let _guard = self.node.control.hold().await;
         let store = &self.node.store;
@@ -287,22 +297,6 @@ pub async fn carry(link: &Link, view: Arc<dyn Snapshot>) -> Result<()> {
     }
 }
 
-/// The logs a transaction of the system log names for the first time.
-fn new_logs(transaction: &Transaction) -> Vec<LogId> {
-    let mut logs = Vec::new();
-    for operation in &transaction.operations {
-        let Operation::Record { key, value } = operation else {
-            continue;
-        };
-        match Record::decode(key, value.as_deref()) {
-            Ok(Record::Partition(_, _, Some(record))) => logs.push(record.log),
-            Ok(Record::Snapshot(_, Some(record))) => logs.extend(record.partitions.iter().map(|saved| saved.copy)),
-            _ => {}
-        }
-    }
-    logs
-}
-
 fn names_account(transaction: &Transaction) -> bool {
     let is_account = |operation: &Operation| matches!(operation, Operation::Record { key, .. } if *key == Bytes::from_static(b"account"));
     transaction.operations.iter().any(is_account)
@@ -311,19 +305,32 @@ fn names_account(transaction: &Transaction) -> bool {
 struct SystemSink<'a>(&'a Replica);
 
 impl SystemSink<'_> {
-    async fn take(&self, transaction: Transaction) -> Result<(), StorageError> {
-        let Replica { node, .. } = self.0;
-        let failed = |error: orrery_model::Error| StorageError::Unavailable(error.message().to_owned());
-        for log in new_logs(&transaction) {
-            self.0.fetch(log).await.map_err(failed)?;
+    /// Gets the logs a transaction names, as far as they are to be had.
+    async fn fetch_named(&self, transaction: &Transaction, lacking: &mut Lacking) -> Result<(), StorageError> {
+        for Naming { namer, logs } in namings(transaction) {
+            let mut all_here = true;
+            for log in logs {
+                all_here &= self.0.fetch(log).await.map_err(failed)?;
+            }
+            lacking.note(namer, all_here);
         }
-        let new_keys = names_account(&transaction);
-        node.control.follow(transaction).await?;
+        Ok(())
+    }
+
+    /// Applies transactions that are true together.
+    async fn take(&self, transactions: Vec<Transaction>) -> Result<(), StorageError> {
+        let Replica { node, .. } = self.0;
+        let new_keys = transactions.iter().any(names_account);
+        node.control.follow(transactions).await?;
         if new_keys {
             node.reload_keys().map_err(failed)?;
         }
         self.0.adopt().await.map_err(failed)
     }
+}
+
+fn failed(error: Error) -> StorageError {
+    StorageError::Unavailable(error.message().to_owned())
 }
 
 impl Sink for SystemSink<'_> {
@@ -333,10 +340,21 @@ impl Sink for SystemSink<'_> {
 
     fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
         Box::pin(async move {
+            let (mut together, mut lacking) = (Vec::new(), Lacking::default());
             for transaction in transactions {
-                self.take(transaction).await?;
+                self.fetch_named(&transaction, &mut lacking).await?;
+                together.push(transaction);
+                if lacking.is_empty() {
+                    self.take(std::mem::take(&mut together)).await?;
+                }
             }
-            Ok(())
+            match together.is_empty() {
+                true => Ok(()),
+                // They come again, with more.
+                false => Err(StorageError::Unavailable(
+                    "what replaces a log that is gone has not arrived".to_owned(),
+                )),
+            }
         })
     }
 
