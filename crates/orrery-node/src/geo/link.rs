@@ -213,16 +213,16 @@ mod tests {
     async fn what_is_under_way_when_a_link_is_cut_never_comes() {
         let link = Link::new(7);
         link.set(slow(100, 0));
-        let parcel = link.depart(1);
+        let mut parcel = link.depart(1);
         link.set(LinkSettings {
             cut: true,
             ..slow(100, 0)
         });
         assert!(!link.arrival(&parcel).await);
-        let parcel = link.depart(1);
+        parcel = link.depart(1);
         link.set(slow(100, 0));
         assert!(!link.arrival(&parcel).await, "nor what was sent into it");
-        let parcel = link.depart(1);
+        parcel = link.depart(1);
         assert!(link.arrival(&parcel).await);
         assert_eq!(link.bytes_under_way(), 1);
         drop(parcel);

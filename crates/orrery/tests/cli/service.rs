@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Server};
+use crate::support::{PATIENCE, Server, until};
 
 pub const REGIONS: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
 
@@ -74,9 +74,14 @@ pub fn ask(url: &str, method: &str, path: &str, token: &str, body: Option<&Value
     send(url, call).unwrap()
 }
 
-/// A request that must succeed.
+/// A request that must succeed. Whoever asks often is told to come back later, and does.
 pub fn json_of(url: &str, method: &str, path: &str, token: &str, body: Option<&Value>) -> Value {
-    let (status, text) = ask(url, method, path, token, body);
+    const TOO_MANY_REQUESTS: u16 = 429;
+    let (mut status, mut text) = (0, String::new());
+    until(|| {
+        (status, text) = ask(url, method, path, token, body);
+        status != TOO_MANY_REQUESTS
+    });
     assert!((200..300).contains(&status), "{method} {path}: {status} {text}");
     serde_json::from_str(&text).unwrap()
 }
