@@ -146,7 +146,7 @@ async fn page_of_items(
     if diagnostics.index_use && page.continuation.is_none() {
         facts.index_use = Some(IndexUse::of(&prepared.plan, container.definition.index_rules()));
     }
-    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions())?;
+    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions());
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in &ranges {
         let partition = node.partition(entry)?;

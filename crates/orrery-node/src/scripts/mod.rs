@@ -40,34 +40,25 @@ type Builtins = (
 pub struct Scripts(HashMap<String, String>);
 
 impl Scripts {
-    /// Finds the functions with the given names in a container. A query that names one that is missing is refused, whether
-    /// or not it would come to call it: a misspelt name should not wait for the item that brings it to light.
+    /// Finds the functions with the given names in a container. One that is missing shows when it is called.
     pub fn find<'n>(
         catalogue: &Catalogue,
         container: &ContainerEntry,
         names: impl IntoIterator<Item = &'n str>,
-    ) -> Result<Scripts> {
-        let body = |name: &str| {
+    ) -> Scripts {
+        let script = |name: &str| {
             let selector = Selector::Name(name.to_owned());
             let (_, record) = catalogue.find(ResourceKind::UserDefinedFunction, Some(&container.rid), &selector)?;
             let definition = json::parse_value(&record.definition).ok()?;
-            Some(definition.get("body")?.as_str()?.to_owned())
+            Some((name.to_owned(), definition.get("body")?.as_str()?.to_owned()))
         };
-        let script = |name: &str| match body(name) {
-            Some(body) => Ok((name.to_owned(), body)),
-            None => Err(not_found(name)),
-        };
-        names.into_iter().map(script).collect::<Result<_>>().map(Scripts)
+        Scripts(names.into_iter().filter_map(script).collect())
     }
 }
 
 /// An error in the form of those that the query engine finds.
 fn refused(message: String) -> Error {
     QueryError::plain(message).into()
-}
-
-fn not_found(name: &str) -> Error {
-    refused(format!("The user-defined function '{name}' could not be found."))
 }
 
 /// Runs the functions of one page. The engine behind it is made for the first call.
@@ -99,7 +90,9 @@ impl Calls {
 
 impl UserFunctions for Calls {
     fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>> {
-        let script = self.scripts.0.get(name).ok_or_else(|| not_found(name))?;
+        let script = self.scripts.0.get(name);
+        let script =
+            script.ok_or_else(|| refused(format!("The user-defined function '{name}' could not be found.")))?;
         self.engine()?.call(name, script, arguments)
     }
 }
