@@ -81,7 +81,10 @@ impl Replica {
             if !transactions.first().is_some_and(|first| first.follows(own.head())) {
                 break;
             }
-            SystemSink(self).apply(transactions).await.map_err(unreadable)?;
+            // What names logs that are nowhere to be had stays behind: that region has parted from this one and is made anew.
+            if !SystemSink(self).take_all(transactions).await.map_err(unreadable)? {
+                break;
+            }
         }
         Ok(())
     }
@@ -317,6 +320,19 @@ impl SystemSink<'_> {
         Ok(())
     }
 
+    /// Applies transactions, as far as the logs they name are to be had; tells whether that was all of them.
+    async fn take_all(&self, transactions: Vec<Transaction>) -> Result<bool, StorageError> {
+        let (mut together, mut lacking) = (Vec::new(), Lacking::default());
+        for transaction in transactions {
+            self.fetch_named(&transaction, &mut lacking).await?;
+            together.push(transaction);
+            if lacking.is_empty() {
+                self.take(std::mem::take(&mut together)).await?;
+            }
+        }
+        Ok(together.is_empty())
+    }
+
     /// Applies transactions that are true together.
     async fn take(&self, transactions: Vec<Transaction>) -> Result<(), StorageError> {
         let Replica { node, .. } = self.0;
@@ -340,15 +356,7 @@ impl Sink for SystemSink<'_> {
 
     fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
         Box::pin(async move {
-            let (mut together, mut lacking) = (Vec::new(), Lacking::default());
-            for transaction in transactions {
-                self.fetch_named(&transaction, &mut lacking).await?;
-                together.push(transaction);
-                if lacking.is_empty() {
-                    self.take(std::mem::take(&mut together)).await?;
-                }
-            }
-            match together.is_empty() {
+            match self.take_all(transactions).await? {
                 true => Ok(()),
                 // They come again, with more.
                 false => Err(StorageError::Unavailable(
