@@ -377,7 +377,12 @@ impl Fleet {
         self.stop_following().await;
         let heir = &self.node(next.writer().id);
         for other in next.online().filter(|other| other.id != next.writer().id) {
-            take_what_is_ahead(heir, &self.node(other.id)).await?;
+            if let Err(error) = take_what_is_ahead(heir, &self.node(other.id)).await {
+                // Nothing is decided yet: an account that goes on as it was is better than one that nobody writes.
+                old.duty.set_writes(true);
+                self.follow_writer();
+                return Err(error);
+            }
         }
         let loss = difference(&old, heir).await;
         // Also regions that were out before may have what the heir has not.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::{LogId, Lsn, Result};
+use orrery_model::{Lsn, Result};
 use orrery_partition::decide::unreadable;
-use orrery_partition::storage::Log;
+use orrery_partition::storage::{Log, StorageError};
 
 use super::duty::Promise;
 use super::follow;
@@ -46,22 +46,35 @@ pub(super) async fn wait_confirmed(writer: &Arc<Node>) {
 
 /// Before a region begins to write it takes over what another region has of the same history and it has not.
 pub(super) async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> Result<()> {
-    Replica::between(heir, other).take_system().await?;
-    let own = heir.live_logs();
+    let replica = Replica::between(heir, other);
+    replica.take_system().await?;
+    let ranges = heir.ranges_by_log();
     for (log, theirs) in other.live_logs() {
-        let Some(own) = own.get(&log).filter(|_| log != LogId::SYSTEM) else {
-            continue;
-        };
-        while own.head().lsn < theirs.head().lsn {
-            let transactions = theirs.read_log(own.head().lsn, 1024 * 1024).await.map_err(unreadable)?;
-            if !transactions.first().is_some_and(|first| first.follows(own.head())) {
-                break;
+        let Some(range) = ranges.get(&log) else { continue };
+        let Ok(partition) = heir.partition(range) else { continue };
+        let own = Arc::clone(&partition.log);
+        drop(partition);
+        match take_log(heir, &own, &theirs).await {
+            // Its copy was made from a view and has no beginning. Both are of the history that one region wrote, and it has more of it.
+            Err(StorageError::Trimmed { .. }) if own.head().epoch <= theirs.head().epoch => {
+                drop(own);
+                replica.install(range).await?;
             }
-            let (expected, staged) = follow::stage(&**own, transactions).map_err(unreadable)?;
-            append_cached(&**own, &heir.cache, expected, staged)
-                .await
-                .map_err(unreadable)?;
+            taken => taken.map_err(unreadable)?,
         }
+    }
+    Ok(())
+}
+
+/// Takes what follows the end of the own log, as far as it is the same history.
+async fn take_log(heir: &Node, own: &Arc<dyn Log>, theirs: &Arc<dyn Log>) -> Result<(), StorageError> {
+    while own.head().lsn < theirs.head().lsn {
+        let transactions = theirs.read_log(own.head().lsn, 1024 * 1024).await?;
+        if !transactions.first().is_some_and(|first| first.follows(own.head())) {
+            break;
+        }
+        let (expected, staged) = follow::stage(&**own, transactions)?;
+        append_cached(&**own, &heir.cache, expected, staged).await?;
     }
     Ok(())
 }

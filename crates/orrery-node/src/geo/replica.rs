@@ -77,7 +77,13 @@ impl Replica {
     pub async fn take_system(&self) -> Result<()> {
         let (own, theirs) = (self.node.control.log(), self.leader.control.log());
         while own.head().lsn < theirs.head().lsn {
-            let transactions = theirs.read_log(own.head().lsn, TAKEN_BYTES).await.map_err(unreadable)?;
+            let transactions = match theirs.read_log(own.head().lsn, TAKEN_BYTES).await {
+                // Its copy was made from a view and has no beginning; it is taken whole.
+                Err(StorageError::Trimmed { .. }) if own.head().epoch <= theirs.head().epoch => {
+                    return self.install_system().await;
+                }
+                read => read.map_err(unreadable)?,
+            };
             if !transactions.first().is_some_and(|first| first.follows(own.head())) {
                 break;
             }
@@ -235,7 +241,7 @@ impl Replica {
     }
 
     /// Replaces a partition by a copy of the leader's view.
-    async fn install(&self, range: &RangeEntry) -> Result<()> {
+    pub async fn install(&self, range: &RangeEntry) -> Result<()> {
         drop(self.node.close_partition(range.log));
         self.node.store.drop_log(range.log).await.map_err(unreadable)?;
         if self.fetch(range.log).await? {
