@@ -1,7 +1,7 @@
 //! Real `nats-server` processes for tests and measurements, on free loopback ports and in temporary directories.
 //!
 //! Nothing here talks NATS: a [`Server`] is a process with an address. It can be killed, paused and started again on the
-//! same files, alone or as one of a [`Cluster`].
+//! same files, alone or as one of a [`Cluster`]. [`Regions`] are several clusters joined by [`Link`]s.
 //!
 //! Invariant: no process outlives its owner. Each server is the child of a small shell that kills it as soon as the pipe
 //! between us breaks, so also when a test is aborted.
@@ -11,10 +11,14 @@ use std::io;
 mod binary;
 mod cluster;
 mod health;
+mod link;
 mod process;
+mod regions;
 mod server;
 
 pub use cluster::Cluster;
+pub use link::Link;
+pub use regions::{Regions, Site};
 pub use server::{Server, Settings, Sync};
 
 /// Ports that were free a moment ago, all different.

@@ -25,6 +25,8 @@ pub struct Settings {
     pub sync: Sync,
     pub max_payload_bytes: usize,
     pub jetstream: bool,
+    /// The JetStream domain it belongs to, if regions are joined.
+    pub domain: Option<String>,
 }
 
 impl Default for Settings {
@@ -33,6 +35,7 @@ impl Default for Settings {
             sync: Sync::Always,
             max_payload_bytes: 8 << 20,
             jetstream: true,
+            domain: None,
         }
     }
 }
@@ -78,7 +81,9 @@ impl Server {
             Sync::Sometimes => "2m",
         };
         let jetstream = if settings.jetstream {
-            format!("jetstream {{ store_dir: \"{dir}/jetstream\", sync_interval: {sync} }}\n")
+            let domain = settings.domain.iter().map(|domain| format!(", domain: {domain}"));
+            let domain: String = domain.collect();
+            format!("jetstream {{ store_dir: \"{dir}/jetstream\", sync_interval: {sync}{domain} }}\n")
         } else {
             String::new()
         };

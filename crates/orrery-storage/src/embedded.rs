@@ -44,6 +44,7 @@ mod keeper;
 mod view;
 
 mod catalog;
+mod layers;
 mod log;
 mod replay;
 mod seed;
@@ -242,11 +243,12 @@ impl Shared {
         let mut highest = view_max;
         for view in self.view.views()? {
             highest = highest.max(view);
-            if !logs.iter().any(|log| log.view == view) {
+            if !logs.iter().any(|log| log.layers().contains(view)) {
                 self.keeper.drop_tables(view);
             }
         }
-        let highest = logs.iter().map(|log| log.view).fold(highest, ViewId::max);
+        let named = logs.iter().flat_map(|log| log.layers().all().collect::<Vec<_>>());
+        let highest = named.fold(highest, ViewId::max);
         Ok(ViewId(highest.0 + 1))
     }
 }
@@ -307,6 +309,14 @@ impl Store for EmbeddedStore {
             let seed = EmbeddedSeed::begin(self.shared.clone(), log).await?;
             Ok(Box::new(seed) as Box<dyn Seed>)
         })
+    }
+
+    fn branch(&self, from: LogId, to: LogId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(
+            self.shared
+                .queue
+                .ask(move |answer| Command::Branch { from, to, answer }),
+        )
     }
 
     fn drop_log(&self, log: LogId) -> BoxFuture<'_, Result<()>> {

@@ -18,13 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_nats::jetstream::object_store::ObjectStore;
 use futures::StreamExt as _;
 use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{
-    BoxFuture, Health, Log, LogInfo, Project, Result, Role, Seed, StorageError, Store, StoreStats,
+    BoxFuture, Health, Log, LogInfo, Mark, Project, Result, Role, Seed, StorageError, Store, StoreStats,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,9 +41,11 @@ use seed::NatsSeed;
 use tail::{Known, Tail};
 
 pub mod calls;
+pub mod mirrors;
 pub mod roster;
 pub mod servers;
 pub mod streams;
+pub mod watchdog;
 
 mod settings;
 
@@ -88,6 +91,8 @@ struct Shared {
     spool_dir: PathBuf,
     /// Tells this open store from every other.
     instance: u64,
+    /// Are the streams mirrors of another region's? Then nothing is added to them, and they may be behind what is known.
+    mirrored: AtomicBool,
     tails: Mutex<BTreeMap<LogId, Arc<Tail>>>,
     seeding: Mutex<BTreeSet<LogId>>,
     tasks: TaskTracker,
@@ -116,6 +121,30 @@ impl NatsStore {
         settings.check()?;
         let bus = Bus::open(client, &settings).await?;
         let objects = bus.saved(settings.replicas).await?;
+        NatsStore::open_on(bus, objects, dir, settings, project, false).await
+    }
+
+    /// Opens a store whose streams are mirrors of another region's and exist already. Its logs can be followed, not owned.
+    pub async fn open_mirrored(
+        client: Client,
+        dir: &Path,
+        settings: NatsSettings,
+        project: Arc<dyn Project>,
+    ) -> Result<Arc<NatsStore>> {
+        settings.check()?;
+        let bus = Bus::find(client, &settings).await?;
+        let objects = bus.find_saved().await?;
+        NatsStore::open_on(bus, objects, dir, settings, project, true).await
+    }
+
+    async fn open_on(
+        bus: Bus,
+        objects: ObjectStore,
+        dir: &Path,
+        settings: NatsSettings,
+        project: Arc<dyn Project>,
+        mirrored: bool,
+    ) -> Result<Arc<NatsStore>> {
         let spool_dir = dir.join(SPOOL_DIR);
         let local = open_local(dir, &spool_dir, &settings, &project).await?;
         let shared = Arc::new(Shared {
@@ -126,13 +155,33 @@ impl NatsStore {
             settings,
             spool_dir,
             instance: nonce(),
+            mirrored: AtomicBool::new(mirrored),
             tails: Mutex::default(),
             seeding: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         });
-        shared.catch_up_all().await?;
+        match shared.catch_up_all().await {
+            // A mirror that is still being filled is followed from wherever it stands.
+            Err(StorageError::Unavailable(why)) if mirrored => tracing::info!(why, "the mirrors are not complete"),
+            caught_up => caught_up?,
+        }
         Ok(Arc::new(NatsStore { shared }))
+    }
+
+    /// Says whether the streams are mirrors from now on. Whoever calls this has changed them, or is about to.
+    pub fn set_mirrored(&self, mirrored: bool) {
+        self.shared.mirrored.store(mirrored, Ordering::Release);
+    }
+
+    pub fn is_mirrored(&self) -> bool {
+        self.shared.is_mirrored()
+    }
+
+    /// Gives up this node's copy of every log and takes in what the streams hold now: they tell another history.
+    pub async fn start_anew(&self) -> Result<()> {
+        let shared = self.shared.clone();
+        self.shared.complete(async move { shared.start_anew().await }).await
     }
 
     /// Takes in what other nodes have added to any log since, and learns of logs they have made or dropped.
@@ -192,6 +241,28 @@ impl Shared {
             true => Err(StorageError::Unavailable("the store is closed".into())),
             false => Ok(()),
         }
+    }
+
+    fn is_mirrored(&self) -> bool {
+        self.mirrored.load(Ordering::Acquire)
+    }
+
+    /// Refuses to add anything to streams that are mirrors.
+    fn check_writable(&self) -> Result<()> {
+        match self.is_mirrored() {
+            true => Err(StorageError::Unavailable("another region writes these logs".into())),
+            false => Ok(()),
+        }
+    }
+
+    async fn start_anew(self: &Arc<Self>) -> Result<()> {
+        for info in self.local.list()? {
+            let tail = self.tail(info.log).await?;
+            let mut known = tail.known.lock().await;
+            self.local.drop_log(info.log).await?;
+            tail.forget(&mut known);
+        }
+        self.catch_up_all().await
     }
 
     /// Runs work to its end, also when whoever waits for it goes away.
@@ -269,6 +340,9 @@ impl Shared {
     async fn claim(&self, tail: &Tail, known: &mut Known, role: Role) -> Result<()> {
         for _ in 0..CONFLICTS_MAX {
             tail.catch_up(self, known).await?;
+            if self.is_mirrored() {
+                return self.check_arrived(tail, known, role);
+            }
             let before = known.standing.unwrap_or(Standing {
                 life: nonce(),
                 owner: Owner::default(),
@@ -293,6 +367,17 @@ impl Shared {
         Err(StorageError::Unavailable(format!("log {} is fought over", tail.id)))
     }
 
+    /// A log of a mirror is there when it has arrived, and nobody's to own.
+    fn check_arrived(&self, tail: &Tail, known: &Known, role: Role) -> Result<()> {
+        match role {
+            Role::Own { .. } => self.check_writable(),
+            Role::Follow if known.standing.is_none() => {
+                Err(StorageError::Unavailable(format!("log {} has not arrived", tail.id)))
+            }
+            Role::Follow => Ok(()),
+        }
+    }
+
     fn owner(&self, epoch: Epoch) -> Owner {
         Owner {
             epoch,
@@ -300,16 +385,48 @@ impl Shared {
         }
     }
 
+    async fn mark(&self, log: LogId) -> Result<Option<Mark>> {
+        let tail = self.tail(log).await?;
+        let mut known = tail.known.lock().await;
+        tail.catch_up(self, &mut known).await?;
+        Ok(known.standing.map(|standing| standing.mark()))
+    }
+
+    /// Drops a log as it was when this process last looked.
     async fn drop_log(&self, log: LogId) -> Result<()> {
         let tail = self.tail(log).await?;
         let mut known = tail.known.lock().await;
+        let seen = match known.standing {
+            Some(standing) => Some(standing.mark()),
+            None => {
+                tail.catch_up(self, &mut known).await?;
+                known.standing.map(|standing| standing.mark())
+            }
+        };
+        self.drop_known(&tail, &mut known, seen).await
+    }
+
+    async fn drop_marked(&self, log: LogId, mark: Option<Mark>) -> Result<()> {
+        let tail = self.tail(log).await?;
+        let mut known = tail.known.lock().await;
+        self.drop_known(&tail, &mut known, mark).await
+    }
+
+    async fn drop_known(&self, tail: &Tail, known: &mut Known, mark: Option<Mark>) -> Result<()> {
+        self.check_writable()?;
         for _ in 0..CONFLICTS_MAX {
-            tail.catch_up(self, &mut known).await?;
+            tail.catch_up(self, known).await?;
             let Some(standing) = known.standing else { return Ok(()) };
+            if mark != Some(standing.mark()) {
+                // Another has begun to own it, or has made it anew: whoever stood still between a decision and this must decide
+                // again.
+                let actual = standing.position;
+                return Err(StorageError::Fenced { actual });
+            }
             let begun_from = saved::seeded_from(&tail.lane).await?;
-            match tail.add(&mut known, standing, Some(Change::Dropped)).await {
+            match tail.add(known, standing, Some(Change::Dropped)).await {
                 Outcome::Stored(_) => {
-                    self.local.drop_log(log).await?;
+                    self.local.drop_log(tail.id).await?;
                     // What stays behind is not found again, but does no harm either.
                     return self.forget_saved(&tail.lane, begun_from).await;
                 }
@@ -318,7 +435,7 @@ impl Shared {
                 Outcome::Refused(error) => return Err(error),
             }
         }
-        Err(StorageError::Unavailable(format!("log {log} is fought over")))
+        Err(StorageError::Unavailable(format!("log {} is fought over", tail.id)))
     }
 }
 
@@ -345,6 +462,16 @@ impl Store for NatsStore {
     fn drop_log(&self, log: LogId) -> BoxFuture<'_, Result<()>> {
         let shared = self.shared.clone();
         Box::pin(self.shared.complete(async move { shared.drop_log(log).await }))
+    }
+
+    fn mark(&self, log: LogId) -> BoxFuture<'_, Result<Option<Mark>>> {
+        let shared = self.shared.clone();
+        Box::pin(self.shared.complete(async move { shared.mark(log).await }))
+    }
+
+    fn drop_marked(&self, log: LogId, mark: Option<Mark>) -> BoxFuture<'_, Result<()>> {
+        let shared = self.shared.clone();
+        Box::pin(self.shared.complete(async move { shared.drop_marked(log, mark).await }))
     }
 
     fn health(&self) -> Health {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use orrery_model::{LogId, Lsn, Position};
 use orrery_partition::storage::{
-    BoxFuture, Health, Hold, Log, LogInfo, Result, Role, Seed, Snapshot, Staged, StorageError, Store, StoreStats,
+    BoxFuture, Health, Hold, Log, LogInfo, Mark, Result, Role, Seed, Snapshot, Staged, StorageError, Store, StoreStats,
 };
 use tokio::sync::Mutex;
 
@@ -147,10 +147,28 @@ impl Store for Part {
         })
     }
 
+    fn branch(&self, from: LogId, to: LogId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.0.check_writable()?;
+            self.store().branch(self.0.outer(from), self.0.outer(to)).await
+        })
+    }
+
     fn drop_log(&self, log: LogId) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.0.check_open()?;
             self.store().drop_log(self.0.outer(log)).await
+        })
+    }
+
+    fn mark(&self, log: LogId) -> BoxFuture<'_, Result<Option<Mark>>> {
+        self.store().mark(self.0.outer(log))
+    }
+
+    fn drop_marked(&self, log: LogId, mark: Option<Mark>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.0.check_open()?;
+            self.store().drop_marked(self.0.outer(log), mark).await
         })
     }
 

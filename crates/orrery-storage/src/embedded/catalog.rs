@@ -3,16 +3,16 @@
 //! Only the committer changes a log; everyone else reads.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use orrery_model::{Epoch, LogId, Lsn, Position};
 use orrery_partition::storage::LogInfo;
-use tokio::sync::watch;
 
-use super::record::ViewId;
+use super::layers::Layers;
 use super::segments::SegmentId;
 use super::view::LogMeta;
 use crate::frame::Sequence;
+use crate::head::Head;
 use crate::holds::Holds;
 
 #[derive(Debug, Default)]
@@ -46,8 +46,8 @@ impl Catalog {
 #[derive(Debug)]
 pub(super) struct LogState {
     pub(super) id: LogId,
-    pub(super) view: ViewId,
-    pub(super) head: watch::Sender<Position>,
+    layers: RwLock<Layers>,
+    pub(super) head: Head,
     pub(super) holds: Holds,
     content: Mutex<Content>,
 }
@@ -82,20 +82,29 @@ impl LogState {
         };
         LogState {
             id,
-            view: meta.view,
-            head: watch::Sender::new(meta.position),
+            layers: RwLock::new(meta.layers),
+            head: Head::new(meta.position),
             holds: Holds::default(),
             content: Mutex::new(content),
         }
     }
 
     pub(super) fn position(&self) -> Position {
-        *self.head.borrow()
+        self.head.get()
+    }
+
+    /// The views it reads. Asked for together with a reader, it is those that the reader knows.
+    pub(super) fn layers(&self) -> Layers {
+        self.layers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_layers(&self, layers: Layers) {
+        *self.layers.write().unwrap_or_else(PoisonError::into_inner) = layers;
     }
 
     pub(super) fn meta(&self) -> LogMeta {
         LogMeta {
-            view: self.view,
+            layers: self.layers(),
             owner: self.lock().owner,
             position: self.position(),
         }

@@ -16,6 +16,7 @@ use super::Shared;
 use super::catalog::{Location, LogState};
 use super::effect::Effect;
 use super::keeper::Ticket;
+use super::layers::{BENEATH_MAX, Layers};
 use super::queue::{Answer, Append, Command};
 use super::record::{Record, ViewId};
 use super::segments::{Segments, WriteError, Written};
@@ -53,7 +54,9 @@ pub(super) struct PendingGroup {
 
 /// Who waits for a record.
 enum Reply {
+    Nobody,
     Done(Answer<()>),
+    Branched(Answer<bool>),
     Opened(Claim, Answer<(Arc<LogState>, Claim)>),
 }
 
@@ -61,7 +64,9 @@ impl Reply {
     fn send(self, effect: &Effect, result: Result<()>) {
         // Whoever asked may have gone away; the work is done all the same.
         match self {
+            Reply::Nobody => {}
             Reply::Done(answer) => drop(answer.send(result)),
+            Reply::Branched(answer) => drop(answer.send(result.map(|()| true))),
             Reply::Opened(claim, answer) => {
                 let (Effect::Began { state } | Effect::Owned { state, .. }) = effect else {
                     return;
@@ -143,6 +148,7 @@ impl Committer {
     /// Commands that write no record.
     fn handle_alone(&mut self, command: Command, refusal: Option<&StorageError>) {
         match command {
+            Command::Branch { from, to, answer } => self.branch(from, to, answer, refusal),
             Command::Seed { log, answer } => drop(answer.send(self.begin_seed(log, refusal))),
             Command::SeedWrite { writes, answer } => {
                 let result = refusal.cloned().map_or(Ok(()), Err);
@@ -170,6 +176,7 @@ impl Committer {
             expected,
             last,
             body,
+            view,
             writes,
             answer,
         } = append;
@@ -181,7 +188,11 @@ impl Committer {
         }
         let writer = self.group.writer.get_or_insert_with(GroupWriter::new);
         let offset = writer.push(Record::TRANSACTIONS, state.id.0, &body);
-        self.group.writes.append(writes);
+        let layers = state.layers();
+        self.group.writes.append(match view == layers.own {
+            true => writes,
+            false => writes.moved_to(&layers),
+        });
         // Segment and sequence are known once the group is written.
         let location = Location {
             last: last.lsn,
@@ -220,12 +231,12 @@ impl Committer {
             self.check_not_seeding(log)?;
             let claim = Claim::new(role, Default::default(), Position::default())?;
             let meta = LogMeta {
-                view: self.new_view(),
+                layers: Layers::single(self.new_view()),
                 owner: claim.owner(Default::default()),
                 position: Position::default(),
             };
             let record = Record::Created {
-                view: meta.view,
+                view: meta.layers.own,
                 owner: meta.owner,
             };
             return Ok((Arc::new(LogState::new(log, meta)), claim, Some(record)));
@@ -248,6 +259,52 @@ impl Committer {
                 self.push_control(Effect::Dropped { state }, &Record::Dropped, reply, refusal);
             }
         }
+    }
+
+    /// Makes a log of what another one shows. Both go on above what they share; one that has written nothing since it was
+    /// branched itself stays where it is, so that a log that is only branched from stands on no more views each time.
+    fn branch(&mut self, from: LogId, to: LogId, answer: Answer<bool>, refusal: Option<&StorageError>) {
+        let (source, is_unwritten) = match self.check_branch(from, to) {
+            Ok(found) => found,
+            Err(error) => return drop(answer.send(Err(error))),
+        };
+        let layers = source.layers();
+        let beneath: Vec<ViewId> = layers.all().skip(usize::from(is_unwritten)).collect();
+        if beneath.len() > BENEATH_MAX {
+            return drop(answer.send(Ok(false)));
+        }
+        let position = source.position();
+        if !is_unwritten {
+            let layers = Layers::above(self.new_view(), &beneath);
+            let record = Record::Rebased { layers: layers.clone() };
+            let state = source;
+            self.push_control(Effect::Rebased { state, layers }, &record, Reply::Nobody, refusal);
+        }
+        let layers = Layers::above(self.new_view(), &beneath);
+        let meta = LogMeta {
+            layers: layers.clone(),
+            owner: Default::default(),
+            position,
+        };
+        let state = Arc::new(LogState::new(to, meta));
+        let record = Record::Branched { layers, position };
+        self.push_control(Effect::Began { state }, &record, Reply::Branched(answer), refusal);
+        self.commit();
+    }
+
+    /// The log to branch from, and whether it stands on others and has nothing of its own.
+    fn check_branch(&self, from: LogId, to: LogId) -> Result<(Arc<LogState>, bool)> {
+        if let Some(state) = self.shared.catalog.get(to) {
+            return Err(StorageError::Fenced {
+                actual: state.position(),
+            });
+        }
+        self.check_not_seeding(to)?;
+        let missing = || StorageError::Unavailable(format!("log {from} does not exist"));
+        let source = self.shared.catalog.get(from).ok_or_else(missing)?;
+        let layers = source.layers();
+        let is_unwritten = !layers.beneath().is_empty() && self.shared.view.keys(layers.own, None, 1)?.is_empty();
+        Ok((source, is_unwritten))
     }
 
     fn begin_seed(&mut self, log: LogId, refusal: Option<&StorageError>) -> Result<ViewId> {
@@ -274,7 +331,7 @@ impl Committer {
         let state = Arc::new(LogState::new(
             log,
             LogMeta {
-                view,
+                layers: Layers::single(view),
                 owner: Default::default(),
                 position,
             },
@@ -388,7 +445,13 @@ impl Committer {
     fn after(&mut self, effect: &Effect) {
         match effect {
             Effect::Began { state } => drop(self.seeding.remove(&state.id)),
-            Effect::Dropped { state } => self.shared.keeper.drop_tables(state.view),
+            Effect::Dropped { state } => {
+                let (layers, logs) = (state.layers(), self.shared.catalog.all());
+                let is_unused = |view: &ViewId| !logs.iter().any(|log| log.layers().contains(*view));
+                self.shared.keeper.drop_tables(layers.own);
+                let unused = layers.beneath().iter().copied().filter(is_unused);
+                unused.for_each(|view| self.shared.keeper.drop_tables(view));
+            }
             _ => {}
         }
     }

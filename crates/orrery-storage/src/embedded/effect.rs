@@ -5,6 +5,7 @@ use std::sync::Arc;
 use orrery_model::{Epoch, LogId, Lsn, Position};
 
 use super::catalog::{Catalog, Location, LogState};
+use super::layers::Layers;
 use super::view::{Batch, LogMeta};
 
 /// The effect of one record.
@@ -24,6 +25,11 @@ pub(super) enum Effect {
     Began {
         state: Arc<LogState>,
     },
+    /// A log goes on in another view.
+    Rebased {
+        state: Arc<LogState>,
+        layers: Layers,
+    },
     Dropped {
         state: Arc<LogState>,
     },
@@ -35,6 +41,7 @@ impl Effect {
             Effect::Appended { state, .. }
             | Effect::Owned { state, .. }
             | Effect::Began { state }
+            | Effect::Rebased { state, .. }
             | Effect::Dropped { state } => state.id,
         }
     }
@@ -56,6 +63,13 @@ impl Effect {
                 };
                 batch.log(state.id, Some(meta));
             }
+            Effect::Rebased { state, layers } => {
+                let meta = LogMeta {
+                    layers: layers.clone(),
+                    ..state.meta()
+                };
+                batch.log(state.id, Some(meta));
+            }
             Effect::Began { state } => batch.log(state.id, Some(state.meta())),
             Effect::Dropped { state } => batch.log(state.id, None),
         }
@@ -71,9 +85,10 @@ impl Effect {
                 location,
             } => {
                 state.lock().add(*previous, *location);
-                state.head.send_replace(*last);
+                state.head.set(*last);
             }
             Effect::Owned { state, epoch } => state.lock().owner = *epoch,
+            Effect::Rebased { state, layers } => state.set_layers(layers.clone()),
             Effect::Began { state } => catalog.insert(state.clone()),
             Effect::Dropped { state } => {
                 state.lock().is_dropped = true;

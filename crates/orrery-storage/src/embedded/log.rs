@@ -51,7 +51,8 @@ impl EmbeddedLog {
     ) -> Result<()> {
         let mut writes = Batch::default();
         let changes = staged.into_iter().flat_map(|staged| staged.writes).collect();
-        writes.entries(self.state.view, changes);
+        let layers = self.state.layers();
+        writes.entries(&layers, changes);
         let (state, claim) = (self.state.clone(), self.claim);
         let command = |answer| {
             Command::Append(Append {
@@ -60,6 +61,7 @@ impl EmbeddedLog {
                 expected,
                 last,
                 body,
+                view: layers.own,
                 writes,
                 answer,
             })
@@ -151,10 +153,11 @@ impl Log for EmbeddedLog {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        let (reader, position) = self.shared.view.reader(|| self.state.position());
+        let both = || (self.state.position(), self.state.layers());
+        let (reader, (position, layers)) = self.shared.view.reader(both);
         Ok(Arc::new(EmbeddedSnapshot {
             reader,
-            view: self.state.view,
+            layers,
             position,
         }))
     }
@@ -164,7 +167,7 @@ impl Log for EmbeddedLog {
     }
 
     fn wait_past(&self, after: Lsn) -> BoxFuture<'_, Position> {
-        Box::pin(crate::head::wait_past(&self.state.head, after))
+        Box::pin(self.state.head.wait_past(after))
     }
 
     fn hold(&self, after: Lsn) -> Box<dyn Hold> {

@@ -30,6 +30,8 @@ pub(super) struct Append {
     /// Where the log stands afterwards.
     pub(super) last: Position,
     pub(super) body: Bytes,
+    /// The log's own view when it was called, which `writes` are for.
+    pub(super) view: ViewId,
     pub(super) writes: Batch,
     pub(super) answer: Answer<()>,
 }
@@ -45,6 +47,11 @@ pub(super) enum Command {
     Drop {
         log: LogId,
         answer: Answer<()>,
+    },
+    Branch {
+        from: LogId,
+        to: LogId,
+        answer: Answer<bool>,
     },
     Seed {
         log: LogId,

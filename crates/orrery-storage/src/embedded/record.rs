@@ -4,6 +4,7 @@ use orrery_model::log::Transaction;
 use orrery_model::{Epoch, Position};
 use orrery_partition::storage::{Result, StorageError};
 
+use super::layers::Layers;
 use crate::body::{POSITION_BYTES, decode_position, decode_transactions, encode_position, u32_of, u64_of};
 use crate::frame::RawRecord;
 
@@ -25,6 +26,10 @@ pub(super) enum Record {
     Seeded { view: ViewId, position: Position },
     /// The log is gone.
     Dropped,
+    /// The log exists, and stands on views that it shares.
+    Branched { layers: Layers, position: Position },
+    /// The log has left its view to others, and goes on above it.
+    Rebased { layers: Layers },
 }
 
 impl Record {
@@ -33,6 +38,8 @@ impl Record {
     const OWNED: u8 = 3;
     const SEEDED: u8 = 4;
     const DROPPED: u8 = 5;
+    const BRANCHED: u8 = 6;
+    const REBASED: u8 = 7;
 
     /// Kind and body of a record other than transactions, whose body [`encode_transactions`] makes.
     pub(super) fn encode_control(&self) -> (u8, Vec<u8>) {
@@ -48,6 +55,11 @@ impl Record {
                 [view.0.to_le_bytes().as_slice(), &encode_position(*position)].concat(),
             ),
             Record::Dropped => (Record::DROPPED, Vec::new()),
+            Record::Branched { layers, position } => (
+                Record::BRANCHED,
+                [layers.encode().as_slice(), &encode_position(*position)].concat(),
+            ),
+            Record::Rebased { layers } => (Record::REBASED, layers.encode()),
         }
     }
 
@@ -67,6 +79,17 @@ impl Record {
                 position: decode_position(&body[8..]),
             }),
             Record::DROPPED if body.is_empty() => Some(Record::Dropped),
+            Record::BRANCHED => match Layers::decode(body) {
+                Some((layers, rest)) if rest.len() == POSITION_BYTES => Some(Record::Branched {
+                    layers,
+                    position: decode_position(rest),
+                }),
+                _ => None,
+            },
+            Record::REBASED => match Layers::decode(body) {
+                Some((layers, [])) => Some(Record::Rebased { layers }),
+                _ => None,
+            },
             _ => None,
         };
         record.ok_or_else(|| StorageError::Corrupt(format!("log {}: unknown record of kind {}", raw.log, raw.kind)))

@@ -12,6 +12,7 @@ use orrery_partition::storage::{Project, Result, StorageError};
 
 use super::catalog::{Catalog, Location, LogState};
 use super::effect::Effect;
+use super::layers::Layers;
 use super::record::{Record, ViewId};
 use super::segments::SegmentId;
 use super::snapshot::EmbeddedSnapshot;
@@ -105,11 +106,15 @@ impl<'a> Replay<'a> {
     fn record(&mut self, segment: SegmentId, sequence: Sequence, raw: &RawRecord) -> Result<()> {
         let log = LogId(raw.log);
         let record = Record::decode(raw)?;
-        if let Record::Created { view, .. } | Record::Seeded { view, .. } = &record {
-            self.view_max = self.view_max.max(*view);
+        match &record {
+            Record::Created { view, .. } | Record::Seeded { view, .. } => self.view_max = self.view_max.max(*view),
+            Record::Branched { layers, .. } | Record::Rebased { layers } => {
+                self.view_max = layers.all().fold(self.view_max, ViewId::max);
+            }
+            Record::Transactions(_) | Record::Owned { .. } | Record::Dropped => {}
         }
         let Record::Transactions(transactions) = record else {
-            if !matches!(record, Record::Owned { .. }) {
+            if !matches!(record, Record::Owned { .. } | Record::Rebased { .. }) {
                 self.begin_anew(log, sequence);
             }
             return if sequence > self.applied {
@@ -165,7 +170,7 @@ impl<'a> Replay<'a> {
     fn apply(&mut self, log: LogId, transactions: &[Transaction], location: Location) -> Result<()> {
         let unknown = || StorageError::Corrupt(format!("a record of log {log}, which does not exist"));
         let state = self.catalog.get(log).ok_or_else(unknown)?;
-        let mut position = state.position();
+        let (mut position, layers) = (state.position(), state.layers());
         for transaction in transactions {
             if !transaction.follows(position) {
                 return Err(unchained(log, transaction));
@@ -173,15 +178,13 @@ impl<'a> Replay<'a> {
             let (reader, ()) = self.view.reader(|| ());
             let before = EmbeddedSnapshot {
                 reader,
-                view: state.view,
+                layers: layers.clone(),
                 position,
             };
             let writes = self.project.project(&before, transaction)?;
             position = transaction.position();
             let mut batch = Batch::default();
-            writes
-                .into_iter()
-                .for_each(|(key, value)| batch.entry(state.view, &key, value));
+            batch.entries(&layers, writes);
             self.view.publish(self.view.write(batch), || ());
         }
         let previous = state.position().lsn;
@@ -201,15 +204,24 @@ impl<'a> Replay<'a> {
         };
         let effect = match (record, existing) {
             (Record::Created { view, owner }, None) => begin(LogMeta {
-                view: *view,
+                layers: Layers::single(*view),
                 owner: *owner,
                 position: Position::default(),
             }),
             (Record::Seeded { view, position }, None) => begin(LogMeta {
-                view: *view,
+                layers: Layers::single(*view),
                 owner: Default::default(),
                 position: *position,
             }),
+            (Record::Branched { layers, position }, None) => begin(LogMeta {
+                layers: layers.clone(),
+                owner: Default::default(),
+                position: *position,
+            }),
+            (Record::Rebased { layers }, Some(state)) => Effect::Rebased {
+                state,
+                layers: layers.clone(),
+            },
             (Record::Owned { epoch }, Some(state)) => Effect::Owned { state, epoch: *epoch },
             (Record::Dropped, Some(state)) => Effect::Dropped { state },
             _ => {

@@ -6,6 +6,7 @@ use orrery_model::{LogId, Position};
 use orrery_partition::storage::{BoxFuture, Result, Seed, ViewWrite};
 
 use super::Shared;
+use super::layers::Layers;
 use super::queue::Command;
 use super::record::ViewId;
 use super::view::Batch;
@@ -33,11 +34,11 @@ impl EmbeddedSeed {
     }
 
     async fn write(&mut self, writes: Vec<ViewWrite>) -> Result<()> {
-        let mut chunk = Batch::default();
+        let mut chunk = Vec::new();
         let mut chunk_bytes = 0;
         for (key, value) in writes {
             chunk_bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
-            chunk.entry(self.view, &key, value);
+            chunk.push((key, value));
             if chunk_bytes >= CHUNK_BYTES {
                 self.hand_over(std::mem::take(&mut chunk)).await?;
                 chunk_bytes = 0;
@@ -46,7 +47,9 @@ impl EmbeddedSeed {
         self.hand_over(chunk).await
     }
 
-    async fn hand_over(&self, writes: Batch) -> Result<()> {
+    async fn hand_over(&self, entries: Vec<ViewWrite>) -> Result<()> {
+        let mut writes = Batch::default();
+        writes.entries(&Layers::single(self.view), entries);
         self.shared
             .queue
             .ask(|answer| Command::SeedWrite { writes, answer })

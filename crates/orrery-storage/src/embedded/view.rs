@@ -20,6 +20,7 @@ use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, Seq
 use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{Result, StorageError, ViewWrite};
 
+use super::layers::Layers;
 use super::record::ViewId;
 use super::settings::ViewCache;
 use crate::body::{POSITION_BYTES, decode_position, encode_position, u32_of, u64_of};
@@ -30,15 +31,17 @@ const LOGS: u8 = 1;
 const ENTRIES: u8 = 2;
 /// Version of the values below. A reader refuses what it does not know.
 const FORMAT: u8 = 1;
+/// Of a log that stands on views of others.
+const FORMAT_LAYERED: u8 = 2;
 /// Size of a table. Small ones make merges short.
 const TABLE_BYTES: u64 = 16 << 20;
 /// Bytes before the log's own key in an entry's key.
 pub(super) const ENTRY_PREFIX_BYTES: usize = 9;
 
 /// What the view store remembers about a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogMeta {
-    pub(super) view: ViewId,
+    pub(super) layers: Layers,
     pub(super) owner: Epoch,
     pub(super) position: Position,
 }
@@ -50,13 +53,10 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn entry(&mut self, view: ViewId, key: &[u8], value: Option<Bytes>) {
-        self.writes.push((entry_key(view, key), value));
-    }
-
-    /// Adds entries of a view in the order of their keys, the last of each. Neighbours are written one after the other,
+    /// Adds entries of a log's own view in the order of their keys, the last of each. Neighbours are written one after the other,
     /// which finds their places in the tree faster, and their keys share one allocation.
-    pub(super) fn entries(&mut self, view: ViewId, writes: Vec<ViewWrite>) {
+    pub(super) fn entries(&mut self, layers: &Layers, writes: Vec<ViewWrite>) {
+        let (view, writes) = (layers.own, layers.marked(writes));
         let mut order: Vec<(u128, usize)> = writes
             .iter()
             .enumerate()
@@ -84,13 +84,22 @@ impl Batch {
         }
     }
 
+    /// The same changes in another view, which their log has come to since they were made.
+    pub(super) fn moved_to(self, layers: &Layers) -> Batch {
+        let entries = self.writes.into_iter();
+        let entries = entries.map(|(key, value)| (key.slice(ENTRY_PREFIX_BYTES..), value));
+        let mut moved = Batch::default();
+        moved.entries(layers, entries.collect());
+        moved
+    }
+
     /// Removes an entry by its whole key.
     pub(super) fn remove(&mut self, key: Bytes) {
         self.writes.push((key, None));
     }
 
     pub(super) fn log(&mut self, log: LogId, meta: Option<LogMeta>) {
-        self.writes.push((log_key(log), meta.map(encode_meta)));
+        self.writes.push((log_key(log), meta.as_ref().map(encode_meta)));
     }
 
     /// Adds everything in `other`.
@@ -427,10 +436,15 @@ fn log_key(log: LogId) -> Bytes {
     bytes.freeze()
 }
 
-fn encode_meta(meta: LogMeta) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(13 + POSITION_BYTES);
-    bytes.put_u8(FORMAT);
-    bytes.put_u64_le(meta.view.0);
+fn encode_meta(meta: &LogMeta) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(14 + POSITION_BYTES + 8 * meta.layers.beneath().len());
+    if meta.layers.beneath().is_empty() {
+        bytes.put_u8(FORMAT);
+        bytes.put_u64_le(meta.layers.own.0);
+    } else {
+        bytes.put_u8(FORMAT_LAYERED);
+        bytes.put_slice(&meta.layers.encode());
+    }
     bytes.put_u32_le(meta.owner.0);
     bytes.put_slice(&encode_position(meta.position));
     bytes.freeze()
@@ -438,18 +452,22 @@ fn encode_meta(meta: LogMeta) -> Bytes {
 
 fn decode_log(key: &[u8], value: &[u8]) -> Option<(LogId, LogMeta)> {
     let log = LogId(u64::from_be_bytes(key.get(1..)?.try_into().ok()?));
-    if value.len() != 13 + POSITION_BYTES || value[0] != FORMAT {
-        return None;
-    }
-    let (view, owner) = (ViewId(u64_of(&value[1..9])), Epoch(u32_of(&value[9..13])));
-    Some((
-        log,
-        LogMeta {
-            view,
-            owner,
-            position: decode_position(&value[13..]),
-        },
-    ))
+    let (format, value) = value.split_first()?;
+    let (layers, value) = match *format {
+        FORMAT => {
+            let (view, rest) = value.split_at_checked(8)?;
+            (Layers::single(ViewId(u64_of(view))), rest)
+        }
+        FORMAT_LAYERED => Layers::decode(value)?,
+        _ => return None,
+    };
+    let (owner, position) = value.split_at_checked(4)?;
+    let meta = LogMeta {
+        layers,
+        owner: Epoch(u32_of(owner)),
+        position: (position.len() == POSITION_BYTES).then(|| decode_position(position))?,
+    };
+    Some((log, meta))
 }
 
 /// Errors of the tree: of the disk, or of what the disk gave back.
@@ -479,7 +497,7 @@ mod tests {
             (bytes(long), None),
         ];
         let mut batch = Batch::default();
-        batch.entries(ViewId(7), writes);
+        batch.entries(&Layers::single(ViewId(7)), writes);
         let expected = [("", None), (long, None), (&format!("{long}!"), None), ("b", Some("3"))];
         let expected: Vec<_> = expected
             .iter()

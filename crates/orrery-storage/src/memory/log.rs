@@ -8,11 +8,11 @@ use orrery_model::{Epoch, LogId, Lsn, Position};
 use orrery_partition::storage::{
     BoxFuture, Hold, Log, LogInfo, Result, Role, Snapshot, Staged, StorageError, ViewWrite,
 };
-use tokio::sync::watch;
 
 use super::map::{Sequence, VersionedMap};
 use super::snapshot::MemorySnapshot;
 use crate::fence::{Claim, check_chain};
+use crate::head::Head;
 use crate::holds::Holds;
 
 /// Keys cleaned per append beyond as many as it writes, so that garbage shrinks while no append is slow.
@@ -28,7 +28,7 @@ pub(super) struct LogState {
     content: RwLock<Content>,
     /// Living snapshots by the sequence they read at. Taken only while `content` is locked.
     readers: Mutex<BTreeMap<Sequence, usize>>,
-    head: watch::Sender<Position>,
+    head: Head,
     holds: Holds,
 }
 
@@ -67,7 +67,7 @@ impl LogState {
             id,
             content: RwLock::new(content),
             readers: Mutex::default(),
-            head: watch::Sender::new(position),
+            head: Head::new(position),
             holds: Holds::default(),
         }
     }
@@ -151,7 +151,7 @@ impl LogState {
         content.map.collect(oldest, n_writes + COLLECT_BUDGET_MIN);
         let limit = self.holds.limit(content.position.lsn);
         while content.transactions_bytes > LOG_KEEP_BYTES && content.forget_first(limit) {}
-        self.head.send_replace(content.position);
+        self.head.set(content.position);
         Ok(())
     }
 
@@ -241,7 +241,7 @@ impl Log for MemoryLog {
     }
 
     fn head(&self) -> Position {
-        *self.state.head.borrow()
+        self.state.head.get()
     }
 
     fn append(&self, expected: Position, staged: Vec<Staged>) -> BoxFuture<'_, Result<()>> {
@@ -257,7 +257,7 @@ impl Log for MemoryLog {
     }
 
     fn wait_past(&self, after: Lsn) -> BoxFuture<'_, Position> {
-        Box::pin(crate::head::wait_past(&self.state.head, after))
+        Box::pin(self.state.head.wait_past(after))
     }
 
     fn hold(&self, after: Lsn) -> Box<dyn Hold> {

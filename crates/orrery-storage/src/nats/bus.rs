@@ -26,7 +26,7 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 /// Room for headers in a message.
 const HEADROOM_BYTES: usize = 64 << 10;
 /// Where a stream remembers over how many its store is spread.
-const N_STREAMS: &str = "orrery-streams";
+pub(super) const N_STREAMS: &str = "orrery-streams";
 
 /// The streams of one store.
 #[derive(Clone, Debug)]
@@ -119,11 +119,11 @@ impl Bus {
     }
 
     fn stream_name(&self, idx: u64) -> String {
-        format!("ORRERY_{}_{idx}", self.name)
+        stream_name(&self.name, idx)
     }
 
     fn subject_prefix(&self, idx: u64) -> String {
-        format!("orrery.{}.{idx}", self.name)
+        subject_prefix(&self.name, idx)
     }
 
     fn log_prefix(&self, idx: u64) -> String {
@@ -203,8 +203,14 @@ impl Bus {
         patiently(self.patience, || self.make_saved(replicas)).await
     }
 
+    /// The same, without making it.
+    pub(super) async fn find_saved(&self) -> Result<ObjectStore> {
+        let found = self.context.get_object_store(&saved_bucket(&self.name)).await;
+        found.map_err(|error| cannot("find the store of snapshots", &error))
+    }
+
     async fn make_saved(&self, replicas: usize) -> Result<ObjectStore> {
-        let bucket = format!("ORRERY_{}", self.name);
+        let bucket = saved_bucket(&self.name);
         if let Ok(found) = self.context.get_object_store(&bucket).await {
             return Ok(found);
         }
@@ -219,8 +225,23 @@ impl Bus {
     }
 }
 
+/// What a stream of a store is called.
+pub(super) fn stream_name(store: &str, idx: u64) -> String {
+    format!("ORRERY_{store}_{idx}")
+}
+
+/// What the subjects of a stream begin with.
+pub(super) fn subject_prefix(store: &str, idx: u64) -> String {
+    format!("orrery.{store}.{idx}")
+}
+
+/// What the object store of a store's snapshots is called.
+pub(super) fn saved_bucket(store: &str) -> String {
+    format!("ORRERY_{store}")
+}
+
 /// Over how many streams the store of this one is spread.
-fn recorded_streams(config: &Config) -> Result<u64> {
+pub(super) fn recorded_streams(config: &Config) -> Result<u64> {
     let recorded = config.metadata.get(N_STREAMS).and_then(|text| text.parse().ok());
     recorded.filter(|n| *n > 0).ok_or_else(|| {
         StorageError::Corrupt(format!(

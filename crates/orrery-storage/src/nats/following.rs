@@ -28,8 +28,7 @@ pub struct Following {
 }
 
 impl NatsStore {
-    /// Follows what other nodes write, from now until the answer is dropped or the store closed. An owner need not: it wrote
-    /// what its logs hold.
+    /// Follows what other nodes write, from now until the answer is dropped or the store closed.
     pub fn follow(&self) -> Following {
         let stop = self.shared.closing.child_token();
         for idx in 0..self.shared.bus.n_streams() {
@@ -76,6 +75,9 @@ impl Shared {
         let shared = self.clone();
         self.complete(async move {
             let tail = shared.tail(log).await?;
+            if tail.is_past(sequence) {
+                return Ok(());
+            }
             let mut known = tail.known.lock().await;
             if known.is_certain && sequence <= known.last {
                 return Ok(());

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use orrery_model::log::Transaction;
 use orrery_model::{Epoch, LogId, Position};
-use orrery_partition::storage::{Result, StorageError};
+use orrery_partition::storage::{Mark, Result, StorageError};
 
 use crate::body::{POSITION_BYTES, decode_position, decode_transactions, encode_position, u32_of, u64_of};
 use crate::frame::{Group, GroupWriter, RawRecord};
@@ -37,6 +37,16 @@ pub(super) struct Standing {
     pub(super) life: u64,
     pub(super) owner: Owner,
     pub(super) position: Position,
+}
+
+impl Standing {
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            life: self.life,
+            owner: self.owner.epoch,
+            instance: self.owner.instance,
+        }
+    }
 }
 
 /// What a message changes. One that changes nothing but the owner holds none of these.

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv;
+use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use orrery_partition::storage::Result;
 
 use super::bus::cannot;
+use super::mirrors::Origin;
 use super::patience::patiently;
 use super::settings::NatsSettings;
 
@@ -47,12 +49,21 @@ pub struct Entry {
     pub at_ms: i128,
 }
 
+/// What the servers or a tool leave where a record was removed.
+fn is_marker(found: &StreamMessage) -> bool {
+    found.payload.is_empty()
+}
+
+fn bucket_name(store: &str) -> String {
+    format!("ORRERY_{store}_cluster")
+}
+
 impl Roster {
     /// Finds the bucket of a store's nodes, or makes it. One try of a request takes at most `timeout`.
     pub async fn open(client: async_nats::Client, settings: &NatsSettings, timeout: Duration) -> Result<Roster> {
         settings.check()?;
         let context = ContextBuilder::new().timeout(timeout).build(client);
-        let name = format!("ORRERY_{}_cluster", settings.name);
+        let name = bucket_name(&settings.name);
         let bucket = patiently(settings.patience, || async {
             if let Ok(found) = context.get_key_value(&name).await {
                 return Ok(found);
@@ -73,27 +84,62 @@ impl Roster {
         })
     }
 
+    /// Finds the bucket of the nodes of another region's store, through the servers of the own region.
+    pub async fn find(client: async_nats::Client, origin: &Origin, timeout: Duration) -> Result<Roster> {
+        let context = ContextBuilder::new()
+            .timeout(timeout)
+            .api_prefix(origin.api())
+            .build(client);
+        let found = tokio::time::timeout(timeout, context.get_key_value(bucket_name(&origin.name))).await;
+        let found = found.map_err(|_| cannot("find another region's bucket", &"no answer"))?;
+        Ok(Roster {
+            bucket: found.map_err(|error| cannot("find another region's bucket", &error))?,
+            timeout,
+        })
+    }
+
     /// A record as the leader of the bucket has it.
     pub async fn get(&self, key: &str) -> Result<Option<Entry>> {
-        let subject = format!("{}{key}", self.bucket.prefix);
-        let asked = self.bucket.stream.get_last_raw_message_by_subject(&subject);
-        let found = match tokio::time::timeout(self.timeout, asked).await {
-            Err(_) => return Err(cannot("read what nodes tell", &"the servers do not answer")),
-            Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
-            Ok(Err(error)) => return Err(cannot("read what nodes tell", &error)),
-            Ok(Ok(found)) => found,
-        };
-        // What was removed leaves an empty message behind.
-        Ok((!found.payload.is_empty()).then(|| Entry {
+        let found = self.last(key).await?;
+        Ok(found.filter(|found| !is_marker(found)).map(|found| Entry {
             key: key.to_owned(),
-            value: found.payload,
             revision: found.sequence,
             at_ms: found.time.unix_timestamp_nanos() / 1_000_000,
+            value: found.payload,
         }))
+    }
+
+    /// The last message of a record, be it only a sign that it was removed.
+    async fn last(&self, key: &str) -> Result<Option<StreamMessage>> {
+        let subject = self.subject(key);
+        let asked = self.bucket.stream.get_last_raw_message_by_subject(&subject);
+        match tokio::time::timeout(self.timeout, asked).await {
+            Err(_) => Err(cannot("read what nodes tell", &"the servers do not answer")),
+            Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Ok(found) => found.map(Some).map_err(|error| cannot("read what nodes tell", &error)),
+        }
+    }
+
+    fn subject(&self, key: &str) -> String {
+        format!("{}{key}", self.bucket.prefix)
     }
 
     /// Writes a record in the place of the version `over`; `None`: there is none.
     pub async fn write(&self, key: &str, value: Bytes, over: Option<u64>) -> Written {
+        if over.is_some() {
+            return self.update(key, value, over).await;
+        }
+        match self.update(key, value.clone(), None).await {
+            // A removed record may have left a sign behind, which is a version to the servers.
+            Written::Refused => match self.last(key).await {
+                Ok(Some(found)) if is_marker(&found) => self.update(key, value, Some(found.sequence)).await,
+                Ok(_) | Err(_) => Written::Refused,
+            },
+            written => written,
+        }
+    }
+
+    async fn update(&self, key: &str, value: Bytes, over: Option<u64>) -> Written {
         let written = self.bucket.update(key, value, over.unwrap_or(0));
         match tokio::time::timeout(self.timeout, written).await {
             Ok(Ok(revision)) => Written::Stored(revision),
@@ -108,9 +154,10 @@ impl Roster {
         put.map(drop).map_err(|error| cannot("tell the other nodes", &error))
     }
 
+    /// Removes a record without a trace: what is listed must not grow with the nodes that ever were.
     pub async fn remove(&self, key: &str) -> Result<()> {
-        let removed = self.bucket.purge(key).await;
-        removed.map_err(|error| cannot("tell the other nodes", &error))
+        let purged = self.bucket.stream.purge().filter(self.subject(key)).await;
+        purged.map(drop).map_err(|error| cannot("tell the other nodes", &error))
     }
 
     /// All records whose key begins with `prefix` and a dot.
@@ -128,10 +175,19 @@ impl Roster {
         Ok(found)
     }
 
-    /// Something for every change of a record from now on. It may end or fall silent: whoever listens looks by itself now
+    /// Removes a version of a record without a trace. A later one stays: `false`.
+    pub async fn remove_version(&self, key: &str, revision: u64) -> Result<bool> {
+        let purge = self.bucket.stream.purge().filter(self.subject(key));
+        let purged = purge.sequence(revision + 1).await;
+        purged
+            .map(|purged| purged.purged > 0)
+            .map_err(|error| cannot("tell the other nodes", &error))
+    }
+
+    /// Something for every change of these records from now on. It may end or fall silent: whoever listens looks by itself now
     /// and then.
-    pub async fn changes(&self, key: &str) -> Result<impl futures::Stream<Item = ()> + Send + Unpin + use<>> {
-        let watch = self.bucket.watch(key).await;
+    pub async fn changes(&self, keys: &[&str]) -> Result<impl futures::Stream<Item = ()> + Send + Unpin + use<>> {
+        let watch = self.bucket.watch_many(keys.iter().copied()).await;
         let watch = watch.map_err(|error| cannot("watch what nodes tell", &error))?;
         Ok(watch.map(drop))
     }

@@ -13,7 +13,7 @@ use orrery_model::{LogId, Position};
 use orrery_partition::storage::{Result, Role, Snapshot, StorageError, Store as _};
 
 use super::Shared;
-use super::bus::cannot;
+use super::bus::{cannot, saved_bucket};
 use super::lane::Lane;
 use super::message::{Change, Message, StreamSequence};
 use super::publish::Outcome;
@@ -87,6 +87,7 @@ impl Shared {
     }
 
     async fn save_alone(&self, tail: &Tail) -> Result<()> {
+        self.check_writable()?;
         let Some((snapshot, saved)) = self.take_snapshot(tail).await? else {
             return Ok(());
         };
@@ -180,8 +181,7 @@ impl Shared {
             self.install(lane.log, &saved.name, saved.position).await?;
             return Ok(saved.sequence);
         }
-        let first = lane.next(1).await?;
-        let first = first.ok_or_else(|| StorageError::Unavailable("a log was dropped while it was read".into()))?;
+        let first = self.beginning(lane, end).await?;
         match &first.change {
             Some(Change::Begun { saved: Some(name) }) => self.install(lane.log, name, first.standing.position).await?,
             Some(Change::Begun { saved: None }) => drop(self.local.open(lane.log, Role::Follow).await?),
@@ -195,10 +195,32 @@ impl Shared {
         Ok(first.sequence)
     }
 
+    /// The message with which a log's present life begins; those before it are gone, unless a mirror kept them. The first
+    /// there is, when none begins it.
+    async fn beginning(&self, lane: &Lane, end: &Message) -> Result<Message> {
+        let (mut from, mut earliest) = (1, None);
+        loop {
+            let found = lane.next(from).await?;
+            let found = found.ok_or_else(|| StorageError::Unavailable("a log was dropped while it was read".into()))?;
+            let begins = matches!(found.change, Some(Change::Begun { .. }));
+            if begins && found.standing.life == end.standing.life {
+                return Ok(found);
+            }
+            from = found.sequence + 1;
+            let is_last = found.sequence >= end.sequence;
+            let earliest = earliest.get_or_insert(found);
+            if is_last {
+                return Ok(earliest.clone());
+            }
+        }
+    }
+
     /// Installs a saved snapshot as the local copy of a log.
     async fn install(&self, log: LogId, name: &str, position: Position) -> Result<()> {
         let object = self.objects.get(name).await;
         let mut object = object.map_err(|error| cannot("fetch a snapshot", &error))?;
+        // One that was mirrored names the bucket of the region it comes from.
+        object.info.bucket = saved_bucket(&self.settings.name);
         let mut seed = self.local.seed(log).await?;
         spool::read(&mut object, seed.as_mut()).await?;
         seed.finish(position).await

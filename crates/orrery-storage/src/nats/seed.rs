@@ -43,6 +43,7 @@ impl Drop for Reserved {
 
 impl NatsSeed {
     pub(super) async fn begin(shared: Arc<Shared>, log: LogId) -> Result<NatsSeed> {
+        shared.check_writable()?;
         let reserved = Reserved::new(shared.clone(), log)?;
         shared.catch_up(log).await?;
         // Says so when the log exists.

@@ -4,7 +4,7 @@
 //! ends with the message named by [`Known::last`]. Only whoever holds the lock on [`Known`] adds to either.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use orrery_model::{LogId, Position};
 use orrery_partition::overlay::Overlay;
@@ -24,6 +24,8 @@ pub(super) struct Tail {
     pub(super) known: Mutex<Known>,
     /// Whether a snapshot is being saved.
     pub(super) is_saving: AtomicBool,
+    /// The last message that this process added. When it arrives by itself there is nothing to do about it.
+    added: AtomicU64,
 }
 
 /// The end of the log as far as it is known.
@@ -46,7 +48,19 @@ impl Tail {
             lane,
             known: Mutex::default(),
             is_saving: AtomicBool::new(false),
+            added: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a message is from before one that this process added. Asked without waiting for an append that is under way.
+    pub(super) fn is_past(&self, sequence: StreamSequence) -> bool {
+        sequence <= self.added.load(Ordering::Acquire)
+    }
+
+    /// Knows nothing any more: the stream tells another history.
+    pub(super) fn forget(&self, known: &mut Known) {
+        self.added.store(0, Ordering::Release);
+        *known = Known::default();
     }
 
     /// Adds a message where the log is known to end, and remembers it.
@@ -61,6 +75,7 @@ impl Tail {
         match &outcome {
             Outcome::Stored(sequence) => {
                 known.last = *sequence;
+                self.added.store(*sequence, Ordering::Release);
                 known.standing = (change != Some(Change::Dropped)).then_some(standing);
                 known.unsaved_bytes += n_bytes;
             }
@@ -111,6 +126,7 @@ impl Tail {
     fn check_never_was(&self, shared: &Shared) -> Result<()> {
         match shared.local.info(self.id) {
             None => Ok(()),
+            Some(_) if shared.is_mirrored() => Err(behind(self.id)),
             Some(info) => Err(StorageError::Corrupt(format!(
                 "the servers have no messages of log {}, of which this node holds {} transactions",
                 self.id, info.position.lsn
@@ -120,6 +136,9 @@ impl Tail {
 
     /// Brings the local copy up to `end`, the last message of a log that exists.
     async fn follow(&self, shared: &Shared, known: &mut Known, end: &Message) -> Result<()> {
+        if shared.is_mirrored() && end.sequence < known.last {
+            return Err(behind(self.id));
+        }
         if known
             .standing
             .is_some_and(|standing| standing.life != end.standing.life)
@@ -131,7 +150,7 @@ impl Tail {
         let mut last = match shared.local.info(self.id) {
             None => shared.rebuild(&self.lane, end).await?,
             Some(_) if known.standing.is_some() => known.last,
-            Some(info) => match locate(&self.lane, info.position, end).await? {
+            Some(info) => match locate(shared, &self.lane, info.position, end).await? {
                 Some(last) => last,
                 None => {
                     // The stream was trimmed behind a snapshot while this node was away.
@@ -193,10 +212,13 @@ async fn adopt_owner(shared: &Shared, log: LogId, standing: Standing) -> Result<
 
 /// The last message whose effect is in a log that stands at `position`; a search by halves, since positions only rise.
 /// `None` when the stream no longer reaches back so far.
-async fn locate(lane: &Lane, position: Position, end: &Message) -> Result<Option<StreamSequence>> {
+async fn locate(shared: &Shared, lane: &Lane, position: Position, end: &Message) -> Result<Option<StreamSequence>> {
     let reached = end.standing.position;
     if reached == position {
         return Ok(Some(end.sequence));
+    }
+    if reached.lsn < position.lsn && shared.is_mirrored() {
+        return Err(behind(lane.log));
     }
     if reached.lsn <= position.lsn {
         return Err(diverged(lane.log, position, reached));
@@ -211,6 +233,11 @@ async fn locate(lane: &Lane, position: Position, end: &Message) -> Result<Option
         }
     }
     Ok((low > 0).then_some(low))
+}
+
+/// A mirror that is being filled is not yet where this node has been.
+fn behind(log: LogId) -> StorageError {
+    StorageError::Unavailable(format!("the mirror of log {log} is behind this node's copy"))
 }
 
 fn gap(log: LogId, message: &Message) -> StorageError {

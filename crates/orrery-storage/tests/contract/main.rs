@@ -49,6 +49,8 @@ macro_rules! promise {
 
 /// Durable and visible on return, all or nothing, at the expected position.
 mod append;
+/// Two logs made of one.
+mod branch;
 /// Closing, and what a store says about itself.
 mod close;
 /// Removing a log.

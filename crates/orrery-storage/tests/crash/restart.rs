@@ -4,7 +4,7 @@ use orrery_model::{Epoch, LogId, Lsn, Position};
 use orrery_partition::storage::{LogInfo, Role, StorageError, Store};
 
 use crate::rig::{History, Rig, keeping, open_on_disk, small};
-use crate::support::{bytes, content, value, write};
+use crate::support::{Model, bytes, content, value, write};
 
 const LOG: LogId = LogId(1);
 
@@ -150,4 +150,51 @@ async fn dropped_logs_give_their_space_back() {
         write(other.as_ref(), &[("a", Some("more"))]).await.unwrap();
         rig.store.checkpoint().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn branches_are_what_they_were_after_every_crash() {
+    let mut rig = Rig::new(small());
+    let mut history = History::default();
+    let mut saved = std::collections::BTreeMap::new();
+    for round in 0..25u64 {
+        let log = rig.own(LOG).await;
+        for number in 0..6 {
+            let (key, text) = (format!("{}", number % 4), format!("{round} {}", "x".repeat(400)));
+            let value = (number != 3).then_some(text.as_str());
+            history.append(log.as_ref(), &[&[(&key, value)]]).await.unwrap();
+        }
+        // A copy that is kept, a branch of the copy that is written, and the log itself, which goes on.
+        let (copy, branch) = (LogId(100 + round), LogId(200 + round));
+        let shown = content(log.snapshot().unwrap().as_ref());
+        if rig.store.branch(LOG, copy).await.unwrap() {
+            saved.insert(copy, shown);
+            assert!(rig.store.branch(copy, branch).await.unwrap());
+            let branch = rig.store.open(branch, Role::Own { epoch: Epoch(2) }).await.unwrap();
+            write(branch.as_ref(), &[("0", None), ("branch", Some("written"))])
+                .await
+                .unwrap();
+            saved.insert(branch.id(), content(branch.snapshot().unwrap().as_ref()));
+            history.append(log.as_ref(), &[&[("1", None)]]).await.unwrap();
+        }
+        if round % 3 == 2 {
+            let gone = LogId(100 + round - 1);
+            rig.store.drop_log(gone).await.unwrap();
+            saved.remove(&gone);
+        }
+        rig = rig.crash(small()).unwrap();
+        let log = rig.store.open(LOG, Role::Follow).await.unwrap();
+        assert_eq!(log.head(), history.logs[&LOG].acknowledged, "round {round}");
+        let expected = Model::replay(history.logs[&LOG].transactions.iter()).0;
+        assert_eq!(content(log.snapshot().unwrap().as_ref()), expected, "round {round}");
+        for (id, expected) in &saved {
+            let log = rig.store.open(*id, Role::Follow).await.unwrap();
+            assert_eq!(
+                &content(log.snapshot().unwrap().as_ref()),
+                expected,
+                "round {round}, log {id}"
+            );
+        }
+    }
+    assert!(saved.len() > 6, "{} branches were made", saved.len());
 }

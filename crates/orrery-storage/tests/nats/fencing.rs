@@ -175,3 +175,35 @@ async fn a_store_that_comes_back_with_an_equal_epoch_fences_its_former_self() {
     assert!(matches!(refused, Err(StorageError::Fenced { .. })), "{refused:?}");
     write(&*owner, &[("key", Some("second"))]).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_marked_log_is_dropped_only_as_it_was_whatever_is_known_by_then() {
+    let server = orrery_nats_server::Server::start(&Settings::default()).unwrap();
+    let (urls, dirs) = (
+        vec![server.url()],
+        [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()],
+    );
+    let former = open(&urls, dirs[0].path(), settings("marks", 1)).await;
+    let latter = open(&urls, dirs[1].path(), settings("marks", 1)).await;
+    let is_fenced = |dropped| matches!(dropped, Err(StorageError::Fenced { .. }));
+    let nothing = former.mark(LOG).await.unwrap();
+    assert_eq!(nothing, None);
+    // Made by another.
+    let log = own(&latter, LOG, 1).await;
+    write(&*log, &[("key", Some("value"))]).await.unwrap();
+    former.refresh().await.unwrap();
+    assert!(is_fenced(former.drop_marked(LOG, nothing).await));
+    // Owned by another, in the same epoch.
+    drop(own(&former, LOG, 1).await);
+    let mark = former.mark(LOG).await.unwrap();
+    let log = own(&latter, LOG, 1).await;
+    former.refresh().await.unwrap();
+    assert!(is_fenced(former.drop_marked(LOG, mark).await));
+    write(&*log, &[("key", Some("later"))]).await.unwrap();
+    // What is appended by the owner it was marked with changes nothing.
+    let mark = former.mark(LOG).await.unwrap();
+    write(&*log, &[("key", Some("last"))]).await.unwrap();
+    assert_eq!(former.drop_marked(LOG, mark).await, Ok(()));
+    assert_eq!(former.mark(LOG).await, Ok(None));
+    assert_eq!(former.drop_marked(LOG, mark).await, Ok(()), "it is gone already");
+}

@@ -17,6 +17,8 @@ mod fencing;
 mod following;
 /// Directories lost, snapshots saved, logs trimmed.
 mod rebuild;
+/// Mirrors in other regions.
+mod regions;
 /// Servers that are not fit.
 mod servers;
 /// Requests from node to node, and the records they share.

@@ -34,14 +34,15 @@ pub async fn open(urls: &[String], dir: &Path, settings: NatsSettings) -> Arc<Na
     try_open(urls, dir, settings).await.unwrap()
 }
 
-pub async fn try_open(urls: &[String], dir: &Path, settings: NatsSettings) -> Result<Arc<NatsStore>, StorageError> {
-    let client = async_nats::ConnectOptions::new()
-        .retry_on_initial_connect()
-        .connect(urls.to_vec())
-        .await
-        .unwrap();
+pub async fn client(urls: &[String]) -> async_nats::Client {
+    let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
+    let client = options.connect(urls.to_vec()).await.unwrap();
     client.flush().await.unwrap();
-    NatsStore::open(client, dir, settings, Arc::new(TestProject)).await
+    client
+}
+
+pub async fn try_open(urls: &[String], dir: &Path, settings: NatsSettings) -> Result<Arc<NatsStore>, StorageError> {
+    NatsStore::open(client(urls).await, dir, settings, Arc::new(TestProject)).await
 }
 
 pub async fn own(store: &NatsStore, log: LogId, epoch: u32) -> Arc<dyn Log> {

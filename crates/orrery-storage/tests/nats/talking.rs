@@ -79,3 +79,48 @@ async fn a_record_is_replaced_only_by_who_knows_it() {
     let keys: Vec<&str> = listed.iter().map(|entry| entry.key.as_str()).collect();
     assert_eq!(keys, ["node.y"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_was_removed_can_be_written_again_as_if_it_had_never_been() {
+    let server = Server::start(&Settings::default()).unwrap();
+    let client = calls::connect(&[server.url()]).await.unwrap();
+    let settings = NatsSettings {
+        replicas: 1,
+        ..NatsSettings::new("here")
+    };
+    let roster = Roster::open(client.clone(), &settings, PATIENCE).await.unwrap();
+    let Written::Stored(first) = roster.write("tenure.x", "a".into(), None).await else {
+        panic!("there is none yet")
+    };
+    let Written::Stored(second) = roster.write("tenure.x", "b".into(), Some(first)).await else {
+        panic!("it is known")
+    };
+    assert!(
+        !roster.remove_version("tenure.x", first).await.unwrap(),
+        "it is another by now"
+    );
+    assert_eq!(roster.get("tenure.x").await.unwrap().unwrap().revision, second);
+    assert!(roster.remove_version("tenure.x", second).await.unwrap());
+    assert!(roster.get("tenure.x").await.unwrap().is_none());
+    assert_eq!(
+        roster.write("tenure.x", "c".into(), Some(second)).await,
+        Written::Refused
+    );
+    assert!(matches!(
+        roster.write("tenure.x", "c".into(), None).await,
+        Written::Stored(_)
+    ));
+    // A tool leaves a sign where it removes something.
+    let bucket = async_nats::jetstream::new(client)
+        .get_key_value("ORRERY_here_cluster")
+        .await
+        .unwrap();
+    bucket.put("lease", "a".into()).await.unwrap();
+    bucket.delete("lease").await.unwrap();
+    assert!(roster.get("lease").await.unwrap().is_none());
+    assert!(matches!(
+        roster.write("lease", "b".into(), None).await,
+        Written::Stored(_)
+    ));
+    assert_eq!(roster.write("lease", "c".into(), None).await, Written::Refused);
+}
