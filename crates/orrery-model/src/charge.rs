@@ -46,9 +46,10 @@ impl Charge {
         Charge(200 + 5 * kib(size_bytes) + 2 * n_items as u64)
     }
 
-    /// A page of a query: what it read counts more than what it gave.
-    pub fn query(bytes_read: usize, n_items_read: u64, n_rows: usize) -> Charge {
-        Charge(228 + 4 * (bytes_read as u64 / 1024) + n_items_read + 2 * n_rows as u64)
+    /// A page of a query: what it read counts more than what it gave, and what it had to work out counts too. `n_steps` are
+    /// bindings and calls, some tens of nanoseconds each.
+    pub fn query(bytes_read: usize, n_items_read: u64, n_rows: usize, n_steps: u64) -> Charge {
+        Charge(228 + 4 * (bytes_read as u64 / 1024) + n_items_read + 2 * n_rows as u64 + n_steps / 256)
     }
 
     /// Reading or changing a database, container or other metadata.
@@ -88,6 +89,14 @@ mod tests {
         for (hundredths, text) in [(100, "1"), (571, "5.71"), (550, "5.5"), (1_005, "10.05")] {
             assert_eq!(Charge::hundredths(hundredths).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_query_that_works_more_on_the_same_items_costs_more() {
+        let counted_pairs = Charge::query(4096, 1, 1, 100_000_000);
+        assert!(counted_pairs > Charge::query(4096, 1, 1, 1_000_000));
+        assert!(counted_pairs > Charge::hundredths(100_000), "{counted_pairs}");
+        assert_eq!(Charge::query(0, 0, 0, 10), Charge::hundredths(228));
     }
 
     #[test]

@@ -227,7 +227,11 @@ impl EpkRange {
 
     /// Everything under one key, or under one prefix of a hierarchical key.
     pub fn of_key(definition: &PartitionKeyDefinition, key: &PartitionKey) -> EpkRange {
-        let epk = Epk::of(definition, key);
+        EpkRange::of_epk(Epk::of(definition, key))
+    }
+
+    /// What has this EPK, or one that it begins.
+    pub fn of_epk(epk: Epk) -> EpkRange {
         EpkRange {
             max: epk.after_prefix(),
             min: epk,

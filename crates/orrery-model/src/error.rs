@@ -55,6 +55,8 @@ impl Status {
     pub const FAILED_DEPENDENCY: Status = Status::new(424, 0);
     /// Request units used up.
     pub const THROTTLED: Status = Status::new(429, 3200);
+    /// The server has no room for more at the moment.
+    pub const RESOURCE_LIMIT: Status = Status::new(429, 3092);
     /// Other regions lag behind by as much as they may.
     pub const REPLICATION_QUEUE_FULL: Status = Status::new(429, 3075);
     pub const RETRY_WITH: Status = Status::new(449, 0);

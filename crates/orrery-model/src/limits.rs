@@ -2,9 +2,16 @@
 
 /// Deepest nesting of an item.
 pub const NESTING_LEVELS_MAX: usize = 128;
+/// Levels that an envelope may put around an item or a value of one: a batch, an operation of it, and a patch in that.
+pub const ENVELOPE_LEVELS_MAX: usize = 5;
 /// Largest item, as canonical text.
 pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Largest request body: an item with its blanks, or a batch.
+/// Largest batch, all its operations together.
+pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// What the operations of one batch may write and give back, all together. Operations that name an item can give or write far
+/// more than the request holds.
+pub const BATCH_RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Largest request body: an item with its blanks.
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest item id in bytes.
 pub const ITEM_ID_BYTES_MAX: usize = 1023;

@@ -41,6 +41,21 @@ pub enum PatchOperation {
     Move { from: Pointer, path: Pointer },
 }
 
+impl PatchOperation {
+    /// The paths it changes.
+    pub fn paths(&self) -> impl Iterator<Item = &Pointer> {
+        let (path, from) = match self {
+            PatchOperation::Move { from, path } => (path, Some(from)),
+            PatchOperation::Add { path, .. }
+            | PatchOperation::Set { path, .. }
+            | PatchOperation::Replace { path, .. }
+            | PatchOperation::Remove { path }
+            | PatchOperation::Increment { path, .. } => (path, None),
+        };
+        [path].into_iter().chain(from)
+    }
+}
+
 impl Patch {
     /// Reads `{"operations":[…],"condition"?}` or a bare array of operations.
     pub fn parse(body: &Value) -> Result<Patch> {

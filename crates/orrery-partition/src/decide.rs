@@ -3,9 +3,12 @@
 //! Precondition, uniqueness and write are one decision: nothing can come between them, because a partition has one
 //! writer and every decision of a batch sees the effects of those before it.
 
+use bytes::Bytes;
 use orrery_model::etag::Precondition;
+use orrery_model::limits::BATCH_RESULT_BYTES_MAX;
 use orrery_model::log::{DeleteItem, Operation, PutItem};
 use orrery_model::{Charge, ContainerDefinition, Epk, Error, Etag, Lsn, PartitionId, Result, Status, Timestamp};
+use orrery_query::Allowance;
 
 use crate::command::{Action, Command, Decision, Effect, Step, StepOutcome, StepResult, Target};
 use crate::draft::{Identity, ItemDraft};
@@ -14,7 +17,7 @@ use crate::keys::{self, EpkForm};
 use crate::overlay::Overlay;
 use crate::project::{self, unique_hashes};
 use crate::state::PartitionState;
-use crate::storage::{StorageError, View};
+use crate::storage::{StorageError, View, ViewWrite};
 use crate::stored::StoredItem;
 
 mod patch;
@@ -89,7 +92,7 @@ pub fn decide(view: &dyn View, command: &Command, context: &Context<'_>) -> Resu
 }
 
 fn decide_one(view: &dyn View, step: &Step, context: &Context<'_>) -> Result<Decision> {
-    let (operations, outcome, charge) = decide_step(view, step, context, 0)?;
+    let (operations, outcome, charge) = decide_step(view, step, context, 0, &mut Allowance::default())?;
     Ok(Decision {
         operations,
         results: vec![StepResult {
@@ -104,9 +107,12 @@ fn decide_one(view: &dyn View, step: &Step, context: &Context<'_>) -> Result<Dec
 fn decide_batch(view: &dyn View, steps: &[Step], context: &Context<'_>) -> Result<Decision> {
     let mut overlay = Overlay::new(view);
     let mut decision = Decision::default();
+    let mut allowance = Allowance::default();
+    let mut bytes = 0;
     for (n_done, step) in steps.iter().enumerate() {
-        match decide_step(&overlay, step, context, decision.operations.len()) {
+        match decide_step(&overlay, step, context, decision.operations.len(), &mut allowance) {
             Ok((operations, outcome, charge)) => {
+                let given = outcome.body.as_ref().map_or(0, Bytes::len);
                 let first_index = decision.operations.len();
                 let writes = project::visible(
                     context.definition,
@@ -116,7 +122,12 @@ fn decide_batch(view: &dyn View, steps: &[Step], context: &Context<'_>) -> Resul
                     context.now,
                     first_index,
                 );
-                overlay.apply(writes.map_err(unreadable)?);
+                let writes = writes.map_err(unreadable)?;
+                bytes += given.max(n_bytes(&writes));
+                if bytes > BATCH_RESULT_BYTES_MAX {
+                    return Ok(failed_batch(steps.len(), n_done, too_large()));
+                }
+                overlay.apply(writes);
                 decision.operations.extend(operations);
                 decision.results.push(StepResult {
                     outcome: Ok(outcome),
@@ -127,6 +138,18 @@ fn decide_batch(view: &dyn View, steps: &[Step], context: &Context<'_>) -> Resul
         }
     }
     Ok(decision)
+}
+
+fn n_bytes(writes: &[ViewWrite]) -> usize {
+    let of_one = |(key, value): &ViewWrite| key.len() + value.as_ref().map_or(0, Bytes::len);
+    writes.iter().map(of_one).sum()
+}
+
+fn too_large() -> Error {
+    Error::new(
+        Status::TOO_LARGE,
+        "The operations of the batch give or write more than fits into one.",
+    )
 }
 
 fn failed_batch(n_steps: usize, failed: usize, error: Error) -> Decision {
@@ -149,7 +172,13 @@ fn failed_batch(n_steps: usize, failed: usize, error: Error) -> Decision {
 
 type Decided = (Vec<Operation>, StepOutcome, Charge);
 
-fn decide_step(view: &dyn View, step: &Step, context: &Context<'_>, first_index: usize) -> Result<Decided> {
+fn decide_step(
+    view: &dyn View,
+    step: &Step,
+    context: &Context<'_>,
+    first_index: usize,
+    allowance: &mut Allowance,
+) -> Result<Decided> {
     let writer = Writer {
         view,
         step,
@@ -161,7 +190,7 @@ fn decide_step(view: &dyn View, step: &Step, context: &Context<'_>, first_index:
         Action::Upsert(draft) => writer.upsert(draft),
         Action::Read(target) => writer.read(target),
         Action::Replace(target, draft) => writer.replace(target, draft),
-        Action::Patch(target, patch) => patch::decide(&writer, target, patch),
+        Action::Patch(target, patch) => patch::decide(&writer, target, patch, allowance),
         Action::Delete(target) => writer.delete(target),
     }
 }

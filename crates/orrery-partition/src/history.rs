@@ -213,7 +213,7 @@ pub fn trimmable(
         .enumerate()
     {
         let (key, value) = one?;
-        let lsn = keys::read_change(&key).map(|(lsn, _)| lsn);
+        let lsn = keys::read_change(&key).map(|(lsn, ..)| lsn);
         if n_seen >= limit && lsn != through {
             break;
         }

@@ -213,12 +213,13 @@ pub fn read_history_floor(key: &[u8]) -> Option<EpkRange> {
     Some(EpkRange::new(Epk::from_bytes(min), Epk::from_bytes(max)))
 }
 
-/// The LSN and item number of a key made by [`change`] or [`history`].
-pub fn read_change(key: &[u8]) -> Option<(Lsn, u64)> {
+/// The LSN, place and item number of a key made by [`change`] or [`history`].
+pub fn read_change(key: &[u8]) -> Option<(Lsn, u16, u64)> {
     let rest = key.strip_prefix(&[CHANGE]).or_else(|| key.strip_prefix(&[HISTORY]))?;
     let lsn = u64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
+    let index = u16::from_be_bytes(rest.get(8..10)?.try_into().ok()?);
     let number = u64::from_be_bytes(rest.get(10..18)?.try_into().ok()?);
-    Some((Lsn(lsn), number))
+    Some((Lsn(lsn), index, number))
 }
 
 pub fn expiry(at_seconds: u64, number: u64) -> Bytes {

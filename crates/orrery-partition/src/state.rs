@@ -109,7 +109,9 @@ impl PartitionState {
 }
 
 /// Version of the layout written. A reader refuses what it does not know.
-const FORMAT: u8 = 5;
+const FORMAT: u8 = 6;
+/// The same layout; the index tells integers beyond 64 signed bits apart from their doubles.
+const FORMAT_WIDE: u8 = 5;
 /// The same layout; the index does not tell whether there are items without terms.
 const FORMAT_UNTOLD: u8 = 4;
 /// The layouts before, without `ordered_after`, and without an index.
@@ -126,7 +128,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         *number = take_number(&mut rest)?;
     }
     let ordered_after = match format {
-        FORMAT | FORMAT_UNTOLD => Lsn(take_number(&mut rest)?),
+        FORMAT | FORMAT_WIDE | FORMAT_UNTOLD => Lsn(take_number(&mut rest)?),
         _ => NOWHERE,
     };
     let mut bounds = [Epk::min(), Epk::min()];
@@ -139,10 +141,10 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
     let (index_policy, index, rest) = match format {
         // Written before there was an index: everything is to be indexed.
         FORMAT_UNINDEXED => (0, IndexProgress::Clearing, rest),
-        FORMAT_UNORDERED | FORMAT_UNTOLD | FORMAT => {
+        FORMAT_UNORDERED | FORMAT_UNTOLD | FORMAT_WIDE | FORMAT => {
             let policy = take_number(&mut rest)?;
             let (index, rest) = IndexProgress::decode(rest)?;
-            // An index that lacks something is made anew.
+            // An index that lacks something, or has it at another place, is made anew.
             let index = if format == FORMAT {
                 index
             } else {
@@ -207,14 +209,16 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_does_not_tell_of_items_without_terms_is_made_anew() {
-        let mut bytes = state().encode().to_vec();
-        bytes[0] = FORMAT_UNTOLD;
-        let expected = PartitionState {
-            index: IndexProgress::Clearing,
-            ..state()
-        };
-        assert_eq!(PartitionState::decode(&bytes), Ok(expected));
+    fn an_index_of_an_earlier_format_is_made_anew() {
+        for format in [FORMAT_UNTOLD, FORMAT_WIDE] {
+            let mut bytes = state().encode().to_vec();
+            bytes[0] = format;
+            let expected = PartitionState {
+                index: IndexProgress::Clearing,
+                ..state()
+            };
+            assert_eq!(PartitionState::decode(&bytes), Ok(expected));
+        }
     }
 
     #[test]

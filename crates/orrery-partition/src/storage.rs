@@ -60,6 +60,16 @@ pub struct LogInfo {
     pub owner: Epoch,
 }
 
+/// What a log was when someone looked: told apart from itself under another owner, and from one made anew under its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Every log that is made has another.
+    pub life: u64,
+    pub owner: Epoch,
+    /// The open store that owns it; one that comes back with its old epoch is another.
+    pub instance: u64,
+}
+
 /// One change of a view: a value, or `None` to remove the key.
 pub type ViewWrite = (Bytes, Option<Bytes>);
 
@@ -104,8 +114,28 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// a crash, leaves nothing behind. `Fenced` when the log exists, `Unavailable` while another seed of it lives.
     fn seed(&self, log: LogId) -> BoxFuture<'_, Result<Box<dyn Seed>>>;
 
+    /// Makes `to` a log that stands where `from` stands and shows what it shows; from then on each goes its own way. Costs the
+    /// same for any view. `false` when this store cannot do it, or not with this log: its view has to be copied then.
+    /// `Fenced` when `to` exists. Keys of a view never begin with `FF`.
+    fn branch(&self, _from: LogId, _to: LogId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
     /// Removes a log and its view for good. Removing what does not exist is no error.
     fn drop_log(&self, log: LogId) -> BoxFuture<'_, Result<()>>;
+
+    /// What a log is now; `None` when it does not exist, or when nobody but this store can make or own it.
+    fn mark(&self, _log: LogId) -> BoxFuture<'_, Result<Option<Mark>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Removes a log as it was marked. `Fenced` when another has begun to own it, or has made it, since then.
+    ///
+    /// Whoever drops a log because of what it decides looks at the mark first, then makes sure that it still decides:
+    /// whatever the next one has done by then is told apart.
+    fn drop_marked(&self, log: LogId, _mark: Option<Mark>) -> BoxFuture<'_, Result<()>> {
+        self.drop_log(log)
+    }
 
     /// Whether writes are taken, and why not.
     fn health(&self) -> Health;

@@ -22,14 +22,7 @@ pub(super) fn normalise(given: &Object) -> Result<(Value, PartitionKeyDefinition
     let texts = paths.iter().map(|path| Value::from(path.as_str())).collect();
     let mut shown = Object::new();
     shown.insert("paths", Value::Array(texts));
-    shown.insert(
-        "kind",
-        Value::from(if kind == KeyKind::MultiHash {
-            "MultiHash"
-        } else {
-            "Hash"
-        }),
-    );
+    shown.insert("kind", Value::from(kind_name(given)?));
     shown.insert("version", Value::from(if version == KeyVersion::V2 { 2 } else { 1 }));
     for (name, value) in read::present(given).into_members() {
         if !shown.contains(&name) {
@@ -42,14 +35,18 @@ pub(super) fn normalise(given: &Object) -> Result<(Value, PartitionKeyDefinition
     ))
 }
 
-/// `Range` is an old name for hashed paths.
-fn kind(given: &Object) -> Result<KeyKind> {
+/// `Range` is an old name for hashed paths, shown as it was given.
+fn kind_name(given: &Object) -> Result<&'static str> {
     let text = read::text(given, "kind")?.unwrap_or("Hash");
-    match read::choice(&["Hash", "MultiHash", "Range"], text) {
-        Some("MultiHash") => Ok(KeyKind::MultiHash),
-        Some(_) => Ok(KeyKind::Hash),
-        None => Err(Error::bad_request(format!("Partition key kind '{text}' is invalid."))),
-    }
+    let known = read::choice(&["Hash", "MultiHash", "Range"], text);
+    known.ok_or_else(|| Error::bad_request(format!("Partition key kind '{text}' is invalid.")))
+}
+
+fn kind(given: &Object) -> Result<KeyKind> {
+    Ok(match kind_name(given)? {
+        "MultiHash" => KeyKind::MultiHash,
+        _ => KeyKind::Hash,
+    })
 }
 
 fn version(given: &Object, kind: KeyKind) -> Result<KeyVersion> {

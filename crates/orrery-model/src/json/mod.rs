@@ -10,7 +10,7 @@ mod print;
 mod project;
 
 pub use number::Number;
-pub use parse::{JsonError, Parsed, parse, parse_value};
+pub use parse::{JsonError, Parsed, parse, parse_envelope, parse_value};
 pub use print::{print, print_string, print_with};
 pub use project::{Met, PathPart, Walk, Wanted, walk};
 
@@ -112,6 +112,15 @@ impl FromIterator<(String, Value)> for Object {
 }
 
 impl Value {
+    /// How many arrays and objects lie inside each other at most.
+    pub fn depth(&self) -> usize {
+        match self {
+            Value::Array(items) => 1 + items.iter().map(Value::depth).max().unwrap_or(0),
+            Value::Object(object) => 1 + object.iter().map(|(_, member)| member.depth()).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),

@@ -29,8 +29,17 @@ pub fn parse_value(text: &[u8]) -> Result<Value, JsonError> {
     parse(text).map(|parsed| parsed.value)
 }
 
+/// Parses a JSON text that has items, or values of items, in it.
+pub fn parse_envelope(text: &[u8]) -> Result<Value, JsonError> {
+    parse_to_depth(text, DEPTH_MAX + crate::limits::ENVELOPE_LEVELS_MAX).map(|parsed| parsed.value)
+}
+
 /// Parses one JSON text and tells whether it was canonical.
 pub fn parse(text: &[u8]) -> Result<Parsed, JsonError> {
+    parse_to_depth(text, DEPTH_MAX)
+}
+
+fn parse_to_depth(text: &[u8], depth_max: usize) -> Result<Parsed, JsonError> {
     let text = std::str::from_utf8(text).map_err(|error| JsonError {
         reason: "invalid UTF-8",
         offset: error.valid_up_to(),
@@ -40,6 +49,7 @@ pub fn parse(text: &[u8]) -> Result<Parsed, JsonError> {
         bytes: text.as_bytes(),
         at: 0,
         canonical: true,
+        depth_max,
     };
     parser.skip_blanks();
     let value = parser.value(0)?;
@@ -58,6 +68,7 @@ struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
     canonical: bool,
+    depth_max: usize,
 }
 
 impl Parser<'_> {
@@ -150,7 +161,7 @@ impl Parser<'_> {
     }
 
     fn enter(&mut self, depth: usize) -> Result<(), JsonError> {
-        if depth > DEPTH_MAX {
+        if depth > self.depth_max {
             return Err(self.error("nested too deeply"));
         }
         self.at += 1;

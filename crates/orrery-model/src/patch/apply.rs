@@ -12,7 +12,7 @@ pub(super) fn all(operations: &[PatchOperation], item: &Object) -> Result<Object
         one(operation, &mut root)
             .map_err(|reason| Error::bad_request(format!("For Operation({}): {reason}", index + 1)))?;
     }
-    if depth(&root) > NESTING_LEVELS_MAX {
+    if root.depth() > NESTING_LEVELS_MAX {
         return Err(Error::bad_request(format!(
             "The item would be nested more than {NESTING_LEVELS_MAX} levels deep."
         )));
@@ -190,12 +190,4 @@ fn no_parent(found: &[String]) -> String {
          recursively, no path found beyond: '{}'.",
         super::shorten(if found.is_empty() { "/" } else { &found })
     )
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(object) => 1 + object.iter().map(|(_, member)| depth(member)).max().unwrap_or(0),
-        _ => 0,
-    }
 }

@@ -354,6 +354,73 @@ fn a_patch_with_a_filter_happens_only_if_the_item_passes() {
 }
 
 #[test]
+fn a_filter_sees_the_time_of_its_patch() {
+    check(
+        "",
+        r#"
+        create a {"due":1700000005000} => 201 put
+        patch a {"condition":"FROM c WHERE c.due < GetCurrentTimestamp()","operations":[{"op":"set","path":"/n","value":1}]} => 412
+        advance 10
+        patch a {"condition":"FROM c WHERE c.due < GetCurrentTimestamp()","operations":[{"op":"set","path":"/n","value":1}]} => 200 put
+        "#,
+    );
+}
+
+#[test]
+fn a_filter_that_takes_too_much_is_refused_and_so_are_many_that_do_together() {
+    let list = (0..300).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let patch = |joins: &str| {
+        format!(
+            r#"patch a {{"condition":"FROM c JOIN x IN c.list JOIN y IN c.list {joins} WHERE x + y >= 598","operations":[{{"op":"set","path":"/n","value":1}}]}}"#
+        )
+    };
+    let (one, many) = (patch(""), vec![patch(""); 20].join(" | "));
+    let mut player = Player {
+        bench: Bench::new(definition("")),
+        etags: HashMap::new(),
+        n_definitions: 1,
+    };
+    assert_eq!(player.play(&format!(r#"create a {{"list":[{list}]}}"#)), "201 put");
+    assert_eq!(player.play(&one), "200 put");
+    assert_eq!(
+        player.play(&patch("JOIN z IN c.list JOIN w IN c.list").replace("598", "599")),
+        "400"
+    );
+    let together = player.play(&format!("batch {many}"));
+    assert!(together.starts_with("424 ") && together.contains(" 400 "), "{together}");
+}
+
+#[test]
+fn a_batch_gives_and_writes_no_more_than_fits_into_one() {
+    let text = "a".repeat(1_900_000);
+    let mut player = Player {
+        bench: Bench::new(definition("")),
+        etags: HashMap::new(),
+        n_definitions: 1,
+    };
+    assert_eq!(player.play(&format!(r#"create a {{"text":"{text}"}}"#)), "201 put");
+    let patch = r#"patch a [{"op":"set","path":"/n","value":1}]"#;
+    for (step, written) in [("read a", ""), (patch, " put")] {
+        let of = |n: usize| format!("batch {}", vec![step; n].join(" | "));
+        let whole = ["200"; 8].join(" ") + &written.repeat(8);
+        assert_eq!(player.play(&of(8)), whole, "{step}");
+        let refused = player.play(&of(20));
+        let statuses: Vec<&str> = refused.split(' ').collect();
+        assert_eq!(
+            statuses.iter().filter(|status| **status == "413").count(),
+            1,
+            "{refused}"
+        );
+        assert_eq!(
+            statuses.iter().filter(|status| **status == "424").count(),
+            19,
+            "{refused}"
+        );
+    }
+    assert_eq!(player.items(), "a");
+}
+
+#[test]
 fn a_batch_happens_as_a_whole_or_not_at_all() {
     check(
         "",

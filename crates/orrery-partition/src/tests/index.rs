@@ -110,10 +110,18 @@ fn query() -> impl Strategy<Value = String> {
         4 => Just(""),
         3 => prop_oneof![Just(" ORDER BY c.a"), Just(" ORDER BY c.a DESC"), Just(" ORDER BY c.b"), Just(" ORDER BY c.o.x DESC")],
         1 => prop_oneof![Just(" ORDER BY c.a, c.b DESC"), Just(" ORDER BY c.a DESC, c.b")],
+        1 => prop_oneof![
+            Just(" ORDER BY RANK FullTextScore(c.a, 'a', 'b')"),
+            Just(" ORDER BY RANK RRF(FullTextScore(c.b, 'ab'), VectorDistance(c.tags, [1, 2]), [1, -2])"),
+            Just(" ORDER BY VectorDistance(c.tags, [1, 2])"),
+            Just(" ORDER BY VectorDistance(c.tags, [1], true, {'distanceFunction': 'euclidean'})"),
+        ],
     ];
     let window = prop_oneof![4 => Just(""), 1 => Just(" OFFSET 2 LIMIT 5"), 1 => Just(" OFFSET 0 LIMIT 3")];
     (from, prop::option::weighted(0.8, filter()), order, window).prop_map(|(from, filter, order, window)| {
         let filter = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
+        // A ranked query has no joins.
+        let from = if order.contains("RANK") { "" } else { from };
         format!("SELECT VALUE c.id FROM c{from}{filter}{order}{window}")
     })
 }

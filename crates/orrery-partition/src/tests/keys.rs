@@ -114,7 +114,7 @@ proptest! {
     fn changes_sort_by_lsn_and_place_and_expiries_by_time(a: (u64, u16, u64), b: (u64, u16, u64)) {
         let change = |(lsn, index, number)| keys::change(Lsn(lsn), index, number);
         prop_assert_eq!(change(a).cmp(&change(b)), a.cmp(&b));
-        prop_assert_eq!(keys::read_change(&change(a)), Some((Lsn(a.0), a.2)));
+        prop_assert_eq!(keys::read_change(&change(a)), Some((Lsn(a.0), a.1, a.2)));
         let expiry = |(at, _, number)| keys::expiry(at, number);
         prop_assert_eq!(expiry(a).cmp(&expiry(b)), (a.0, a.2).cmp(&(b.0, b.2)));
         prop_assert_eq!(keys::read_expiry(&expiry(a)), Some((a.0, a.2)));

@@ -75,7 +75,7 @@ fn of_items(view: &MapView, parent: &MapView, index_is_ready: bool) -> BTreeMap<
     // What a parent has forgotten meanwhile a child may still hold, but nobody can ask for it.
     let floor = history::floor(parent, &EpkRange::full()).unwrap();
     let forgotten = |key: &Bytes| {
-        KeySpace::of(key) == Some(KeySpace::History) && read_change(key).is_some_and(|(lsn, _)| lsn <= floor.lsn)
+        KeySpace::of(key) == Some(KeySpace::History) && read_change(key).is_some_and(|(lsn, ..)| lsn <= floor.lsn)
     };
     view.0
         .iter()
