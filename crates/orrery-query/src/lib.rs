@@ -20,13 +20,14 @@ mod definition;
 mod error;
 mod functions;
 pub mod index;
+mod lookup;
 mod parameters;
 pub mod parse;
 pub mod plan;
 pub mod run;
 mod values;
 
-pub use condition::{Condition, PreparedCondition, parse_condition};
+pub use condition::{Allowance, Condition, parse_condition};
 pub use definition::Definition;
 pub use error::{Code, Problem, QueryError, Result};
 pub use functions::{FunctionName, function_names};
@@ -37,7 +38,7 @@ pub use values::{print_row, row_text};
 
 use orrery_model::Value;
 use parse::ast::Statement;
-use run::{ListCursor, PageLimits, Row, Unlimited};
+use run::{Budget, ListCursor, Page, PageLimits, Row, Unlimited};
 
 /// A query whose text is well-formed.
 #[derive(Clone, Debug)]
@@ -63,22 +64,37 @@ impl Query {
     }
 }
 
-/// All rows of a query over a list in memory, such as a feed of databases or containers.
+/// All rows of a query over a list in memory, for those who wrote the query and the list themselves: nothing limits what it
+/// may take.
 pub fn evaluate_list(
     query: &Query,
     items: &[Value],
     parameters: &Parameters,
     context: &Context<'_>,
 ) -> Result<Vec<Value>> {
-    let plan = plan::plan(query, &Definition::plain(), parameters)?;
-    let mut cursor = ListCursor::new(items);
-    let page = run::run(
-        &plan,
-        &mut cursor,
+    let page = page_of_list(
+        query,
+        items,
+        parameters,
         context,
+        0,
         PageLimits::unlimited(),
-        None,
         &mut Unlimited,
     )?;
     page.rows.into_iter().map(Row::into_value).collect()
+}
+
+/// One page of a query over a list in memory, such as a feed of databases or containers: what follows the first `n_skipped`
+/// rows. There is more if it says where to go on.
+pub fn page_of_list(
+    query: &Query,
+    items: &[Value],
+    parameters: &Parameters,
+    context: &Context<'_>,
+    n_skipped: u64,
+    limits: PageLimits,
+    budget: &mut dyn Budget,
+) -> Result<Page> {
+    let plan = plan::plan(query, &Definition::plain(), parameters)?.skipping(n_skipped);
+    run::run(&plan, &mut ListCursor::new(items), context, limits, None, budget)
 }

@@ -1,14 +1,17 @@
 //! The parameters a request passes along with its query.
 
+use std::collections::BTreeMap;
+
 use orrery_model::Value;
 
 use crate::error::{QueryError, Result};
 use crate::parse::is_identifier;
+use crate::values::size_bytes;
 
 /// Values by name, `@` included. A parameter without a value is undefined.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
-    entries: Vec<(String, Option<Value>)>,
+    entries: BTreeMap<String, Option<Value>>,
 }
 
 impl Parameters {
@@ -24,13 +27,18 @@ impl Parameters {
                  symbol '@' followed by a valid identifier. E.g. @param1"
             )));
         }
-        if self.entries.iter().any(|(existing, _)| existing == name) {
-            return Err(QueryError::plain(format!(
+        match self.entries.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(QueryError::plain(format!(
                 "Invalid query. Specified duplicate parameter name '{name}'."
-            )));
+            ))),
         }
-        self.entries.push((name.to_owned(), value));
-        Ok(())
+    }
+
+    /// About how much memory the names and values hold.
+    pub fn size_bytes(&self) -> usize {
+        let entry = |(name, value): (&String, &Option<Value>)| name.len() + value.as_ref().map_or(0, size_bytes);
+        self.entries.iter().map(entry).sum()
     }
 
     /// Reads the array of a request body: `[{"name":"@p","value":1}]`.
@@ -46,9 +54,6 @@ impl Parameters {
 
     /// The value of a parameter; undefined when it was not passed.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.entries
-            .iter()
-            .find(|(existing, _)| existing == name)
-            .and_then(|(_, value)| value.as_ref())
+        self.entries.get(name)?.as_ref()
     }
 }

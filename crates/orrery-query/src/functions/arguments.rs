@@ -22,8 +22,19 @@ pub(crate) struct Environment {
     /// Coordinates are planar instead of on the globe.
     pub planar: bool,
     random: Cell<u64>,
-    patterns: RefCell<HashMap<String, Option<Regex>>>,
+    patterns: RefCell<HashMap<String, Option<Pattern>>>,
     excessive: Cell<bool>,
+    /// What one call may take.
+    work_max: usize,
+    /// What calls have taken since it was last asked for.
+    work: Cell<u64>,
+}
+
+/// A compiled regular expression, and what it may take for each byte of a text.
+#[derive(Debug)]
+struct Pattern {
+    regex: Regex,
+    byte_work: usize,
 }
 
 /// Compiled patterns kept per run.
@@ -35,6 +46,12 @@ pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Steps of a loop within one function, each of about a nanosecond.
 const WORK_MAX: usize = 1 << 31;
 
+/// Sizes that a compiled regular expression may have, and what a byte of text then takes at worst: with states too many to
+/// be remembered, every byte is looked at once for each of them.
+const PATTERN_SIZES: [(usize, usize); 3] = [(1 << 14, 1 << 8), (1 << 17, 1 << 11), (1 << 20, 1 << 14)];
+/// What compiling takes, for each byte of the result.
+const COMPILING_WORK: usize = 4;
+
 impl Environment {
     pub fn new(now_ticks: i64, seed: u64, planar: bool) -> Environment {
         Environment {
@@ -43,7 +60,15 @@ impl Environment {
             random: Cell::new(seed),
             patterns: RefCell::default(),
             excessive: Cell::new(false),
+            work_max: WORK_MAX,
+            work: Cell::new(0),
         }
+    }
+
+    /// The same with calls that may take less.
+    pub fn with_work_max(self, work_max: u64) -> Environment {
+        let work_max = usize::try_from(work_max).map_or(WORK_MAX, |max| max.min(WORK_MAX));
+        Environment { work_max, ..self }
     }
 
     /// Asked by functions whose result can be much larger than their arguments. `None` ends the function, and the run.
@@ -54,7 +79,18 @@ impl Environment {
     /// Asked by functions that take more than linear time.
     pub fn allow_work(&self, factors: &[usize]) -> Option<()> {
         let work = factors.iter().fold(1usize, |work, factor| work.saturating_mul(*factor));
-        self.allow(work <= WORK_MAX)
+        self.allow(work <= self.work_max)?;
+        self.took(work);
+        Some(())
+    }
+
+    fn took(&self, work: usize) {
+        self.work.set(self.work.get().saturating_add(work as u64));
+    }
+
+    /// What calls have taken since this was last asked, besides going through their arguments once.
+    pub fn take_work(&self) -> u64 {
+        self.work.take()
     }
 
     fn allow(&self, allowed: bool) -> Option<()> {
@@ -81,20 +117,31 @@ impl Environment {
         (bits >> 11) as f64 * UNIT
     }
 
-    /// Runs `with` on the compiled form of a regular expression, which is kept for the next row.
-    pub fn with_pattern<T>(&self, pattern: String, with: impl FnOnce(&Regex) -> T) -> Option<T> {
+    /// Runs `with` on `text` and the compiled form of a regular expression, which is kept for the next row.
+    pub fn with_pattern<'t, T>(
+        &self,
+        pattern: String,
+        text: &'t str,
+        with: impl FnOnce(&Regex, &'t str) -> T,
+    ) -> Option<T> {
         let mut patterns = self.patterns.borrow_mut();
         if patterns.len() >= PATTERNS_MAX && !patterns.contains_key(&pattern) {
             patterns.clear();
         }
         let compiled = patterns.entry(pattern).or_insert_with_key(|pattern| {
-            regex::RegexBuilder::new(pattern)
-                .size_limit(1 << 20)
-                .dfa_size_limit(1 << 20)
-                .build()
-                .ok()
+            PATTERN_SIZES.iter().find_map(|(size, byte_work)| {
+                self.took(size * COMPILING_WORK);
+                let regex = regex::RegexBuilder::new(pattern)
+                    .size_limit(*size)
+                    .dfa_size_limit(1 << 20)
+                    .build();
+                let byte_work = *byte_work;
+                regex.ok().map(|regex| Pattern { regex, byte_work })
+            })
         });
-        compiled.as_ref().map(with)
+        let compiled = compiled.as_ref()?;
+        self.allow_work(&[text.len(), compiled.byte_work])?;
+        Some(with(&compiled.regex, text))
     }
 }
 

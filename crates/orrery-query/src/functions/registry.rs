@@ -35,6 +35,8 @@ pub(crate) struct Function {
     arguments_min: usize,
     /// `None`: any number.
     arguments_max: Option<usize>,
+    /// The least or the most, nothing in between.
+    all_or_none: bool,
     pub kind: Kind,
 }
 
@@ -100,6 +102,13 @@ impl Table {
         self.add(name, counts, Kind::Scalar(Scalar { name, call }));
     }
 
+    /// A function that takes all of its arguments or none.
+    pub fn all_or_none(&mut self, name: &'static str, n: usize, call: fn(&Arguments<'_>) -> Option<Value>) {
+        self.scalar(name, between(0, n), call);
+        let function = self.functions.get_mut(name).expect("it was put there just now");
+        function.all_or_none = true;
+    }
+
     /// The same function under another name.
     pub fn alias(&mut self, alias: &'static str, name: &'static str) {
         let original = self
@@ -120,6 +129,7 @@ impl Table {
             alias_of,
             arguments_min: counts.0,
             arguments_max: counts.1,
+            all_or_none: false,
             kind,
         };
         let earlier = self.functions.insert(name, function);
@@ -158,13 +168,15 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
 impl Function {
     /// What is wrong with a call of `n` arguments, if anything, in the service's words.
     pub fn count_problem(&self, called_as: &str, n: usize) -> Option<String> {
-        let fits = n >= self.arguments_min && self.arguments_max.is_none_or(|max| n <= max);
+        let within = n >= self.arguments_min && self.arguments_max.is_none_or(|max| n <= max);
+        let fits = within && (!self.all_or_none || n == self.arguments_min || Some(n) == self.arguments_max);
         if fits {
             return None;
         }
         let min = self.arguments_min;
         let wanted = match self.arguments_max {
             None => format!("at least {min}"),
+            Some(max) if self.all_or_none => format!("{min} or {max}"),
             Some(max) if max == min => min.to_string(),
             Some(max) => format!("{min} to {max}"),
         };

@@ -86,7 +86,8 @@ fn measure(arguments: &Arguments<'_>) -> Option<(Distance, f64)> {
         Distance::DotProduct => dot(&a, &b),
         Distance::Euclidean => a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt(),
     };
-    Some((distance, value))
+    // A vector of zeroes has no direction, so there is no angle to it.
+    (!value.is_nan()).then_some((distance, value))
 }
 
 fn numbers(array: &[Value]) -> Option<Vec<f64>> {

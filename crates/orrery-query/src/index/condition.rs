@@ -13,7 +13,7 @@ use super::path::{Segment, TermPath};
 use super::range::{Side, TermRange};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Collection, Expr, Input, Plan, Source, Step};
-use crate::run::{constant_truth, constant_value};
+use crate::run::Constants;
 
 /// What the index can say about the items that pass a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ impl Condition {
         match &plan.input {
             Input::Nothing => Condition::Any,
             Input::Rows(inner) => Condition::of(inner, rules),
+            Input::Items if plan.ordering.needs_all_items() => Condition::Any,
             Input::Items => {
                 let mut analysis = Analysis::new(plan, rules);
                 let condition = analysis.block(&plan.block, true);
@@ -163,7 +164,7 @@ fn merge_range(kept: &mut Vec<Condition>, range: TermRange) {
 
 pub(super) struct Analysis<'a> {
     rules: &'a IndexRules,
-    planar: bool,
+    constants: Constants,
     /// The path that each frame is bound to, if it is one.
     frames: Vec<Option<TermPath>>,
 }
@@ -172,7 +173,7 @@ impl<'a> Analysis<'a> {
     pub(super) fn new(plan: &Plan, rules: &'a IndexRules) -> Analysis<'a> {
         Analysis {
             rules,
-            planar: plan.planar,
+            constants: Constants::new(plan.planar),
             frames: vec![Some(TermPath::default())],
         }
     }
@@ -211,9 +212,7 @@ impl<'a> Analysis<'a> {
             parts.push(self.truth(filter));
         }
         self.frames.truncate(n_outer);
-        // An inner block that aggregates without keys has a row whatever passes its filter.
-        let has_row_anyway = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
-        match has_row_anyway && !is_outermost {
+        match block.has_row_anyway() && !is_outermost {
             true => Condition::Any,
             false => Condition::all(parts),
         }
@@ -245,7 +244,7 @@ impl<'a> Analysis<'a> {
 
     /// What items have for which `expr` is true.
     fn truth(&mut self, expr: &Expr) -> Condition {
-        if let Some(value) = constant_truth(expr, self.planar) {
+        if let Some(value) = self.constants.truth(expr) {
             return if value == Some(true) {
                 Condition::Any
             } else {
@@ -322,7 +321,7 @@ impl<'a> Analysis<'a> {
     fn constant<'e>(&self, expr: &'e Expr) -> Option<Option<Cow<'e, Value>>> {
         match expr {
             Expr::Constant(value) => Some(value.as_ref().map(Cow::Borrowed)),
-            other => constant_value(other, self.planar).map(|value| Some(Cow::Owned(value))),
+            other => self.constants.value(other).map(|value| Some(Cow::Owned(value))),
         }
     }
 

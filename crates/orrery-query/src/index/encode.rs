@@ -58,8 +58,8 @@ fn encode_number(number: Number, out: &mut Vec<u8>) {
     if double.abs() >= EXACT_LIMIT {
         let rest = match number {
             Number::Int(int) => i128::from(int) - double as i128,
-            Number::UInt(uint) => i128::from(uint) - double as i128,
-            Number::Double(_) => 0,
+            // Queries see what does not fit 64 signed bits as the double.
+            Number::UInt(_) | Number::Double(_) => 0,
         };
         // The distance between neighbouring doubles is at most 2048 in the range of integers.
         out.extend_from_slice(&((rest + 0x8000) as u16).to_be_bytes());

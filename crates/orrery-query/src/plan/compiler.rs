@@ -27,6 +27,8 @@ pub(super) struct Compiler<'a> {
     pub scope: Scope,
     n_joins: usize,
     pub n_user_calls: usize,
+    /// What the copies of parameters hold.
+    pub parameter_bytes: usize,
     pub user_functions: Vec<String>,
     /// A computed property is being inlined: it sees stored properties only.
     pub inside_computed: bool,
@@ -63,6 +65,7 @@ impl<'a> Compiler<'a> {
             scope: Scope { slots: vec![item] },
             n_joins: 0,
             n_user_calls: 0,
+            parameter_bytes: 0,
             user_functions: Vec::new(),
             inside_computed: false,
         }

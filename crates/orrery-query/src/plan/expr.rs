@@ -140,6 +140,11 @@ impl Block {
             .iter()
             .all(|source| !source.iterate && matches!(source.collection, Collection::Value(_)))
     }
+
+    /// Whether it has a row whatever passes its filter: it aggregates without keys.
+    pub fn has_row_anyway(&self) -> bool {
+        self.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty())
+    }
 }
 
 impl Expr {

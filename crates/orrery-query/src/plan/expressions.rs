@@ -6,11 +6,14 @@ use orrery_model::{Number, Value};
 
 use super::compiler::{Compiler, element_step};
 use super::expr::{Expr, Step};
+use super::limits::PARAMETER_BYTES_MAX;
 use super::scope::{Place, Resolved, Slot};
+use crate::error::QueryError;
 use crate::functions::OrderedValue;
 use crate::parse::Span;
 use crate::parse::ast::{self, BinaryOperator, ExprKind, Name, SelectList, SubqueryForm, UnaryOperator};
 use crate::run::like::LikePattern;
+use crate::values::size_bytes;
 
 /// Lists of constants from this length on are searched as sets.
 const SET_FROM: usize = 16;
@@ -26,7 +29,7 @@ impl Compiler<'_> {
             ExprKind::Bool(value) => Expr::Constant(Some(Value::Bool(*value))),
             ExprKind::Number(number) => Expr::Constant(Some(Value::Number(*number))),
             ExprKind::String(text) => Expr::Constant(Some(Value::String(text.clone()))),
-            ExprKind::Parameter(name) => Expr::Constant(self.parameters.get(name).cloned()),
+            ExprKind::Parameter(name) => self.parameter(name),
             ExprKind::Name(_) => self.postfix(expr, &[], expr.span),
             ExprKind::Postfix { base, steps } => self.postfix(base, steps, expr.span),
             ExprKind::Array(items) => fold_array(self.exprs(items)),
@@ -73,6 +76,20 @@ impl Compiler<'_> {
             ExprKind::Let { name, value, body } => self.let_in(name, value, body),
             ExprKind::Call { name, udf, arguments } => self.call(name, *udf, arguments, expr.span),
         }
+    }
+
+    /// A copy of a parameter's value. A short text can ask for many copies of a long value.
+    fn parameter(&mut self, name: &str) -> Expr {
+        let value = self.parameters.get(name);
+        self.parameter_bytes = self.parameter_bytes.saturating_add(value.map_or(0, size_bytes));
+        if self.parameter_bytes > PARAMETER_BYTES_MAX {
+            self.refuse(QueryError::plain(format!(
+                "The query names its parameters so often that their values need more than the allowed \
+                 {PARAMETER_BYTES_MAX} bytes of memory."
+            )));
+            return Expr::undefined();
+        }
+        Expr::Constant(value.cloned())
     }
 
     pub fn boxed(&mut self, expr: &ast::Expr) -> Box<Expr> {

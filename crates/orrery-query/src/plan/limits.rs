@@ -12,5 +12,7 @@ pub(super) const SCORE_TERMS_MAX: usize = 30;
 pub(super) const FUSION_ARGUMENTS_MAX: usize = 100;
 /// Points of a geometry that the statement or a parameter holds.
 pub(super) const GEOMETRY_POINTS_MAX: usize = 256;
+/// Memory that the copies of parameters in one statement may hold, one for each place where the statement names one.
+pub(super) const PARAMETER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Problems reported of one statement.
 pub(super) const PROBLEMS_MAX: usize = 100;

@@ -85,6 +85,13 @@ impl Plan {
         self
     }
 
+    /// The plan for the rows that follow the first `n` of this one's.
+    pub(crate) fn skipping(mut self, n: u64) -> Plan {
+        self.window.offset = self.window.offset.saturating_add(n);
+        self.window.count = self.window.count.map(|count| count.saturating_sub(n));
+        self
+    }
+
     /// Whether rows come out in the order of the items, each item's before the next one's.
     pub fn is_streaming(&self) -> bool {
         let is_whole = (self.block.grouping.is_some() || self.block.distinct) && !self.in_pieces;

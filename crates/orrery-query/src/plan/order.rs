@@ -4,7 +4,7 @@ use orrery_model::container::index_rules::IndexRules;
 
 use super::compiler::Compiler;
 use super::expr::{Expr, Step};
-use super::rank::Ranking;
+use super::rank::{Ranking, Score};
 use super::scope::Place;
 use crate::definition::{CompositeIndex, ComputedProperty};
 use crate::error::QueryError;
@@ -31,11 +31,29 @@ impl SortKey {
     pub fn is_similarity(&self) -> bool {
         similarity_direction(&self.expr).is_some()
     }
+
+    /// Whether rows without a value come last in either direction: what has no vector is similar to nothing, and unlike
+    /// nothing either.
+    pub fn puts_undefined_last(&self) -> bool {
+        matches!(&self.expr, Expr::Call { function, .. } if matches!(function.name, "VECTORDISTANCE" | "_VECTORSCORE"))
+    }
 }
 
 impl Ordering {
     pub fn is_none(&self) -> bool {
         *self == Ordering::None
+    }
+
+    /// Whether the place of a row depends on items that the filter keeps out: text scores weigh a word by how many of all
+    /// items have it.
+    pub fn needs_all_items(&self) -> bool {
+        match self {
+            Ordering::Rank(ranking) => ranking
+                .scores
+                .iter()
+                .any(|score| matches!(score, Score::FullText { .. })),
+            Ordering::None | Ordering::Keys(_) => false,
+        }
     }
 }
 

@@ -188,16 +188,19 @@ impl Compiler<'_> {
                 Score::Vector { distance, direction }
             }
             RankScore::FullText { text, terms } => {
-                if terms.len() > SCORE_TERMS_MAX {
-                    let message = format!("The FullTextScore function takes at most {SCORE_TERMS_MAX} search terms.");
-                    self.refuse(QueryError::plain(message));
-                }
                 let text = self.expr(text);
                 let language = Language::parse(self.language(&text)).unwrap_or(Language::English);
-                let terms = terms
-                    .iter()
-                    .flat_map(|term| self.search_terms(term, language))
-                    .collect();
+                let mut found = Vec::new();
+                for term in *terms {
+                    found.extend(self.search_terms(term, language));
+                    if found.len() > SCORE_TERMS_MAX {
+                        let message =
+                            format!("The FullTextScore function takes at most {SCORE_TERMS_MAX} search terms.");
+                        self.refuse(QueryError::plain(message));
+                        break;
+                    }
+                }
+                let terms = found;
                 Score::FullText { text, language, terms }
             }
         }
@@ -207,7 +210,11 @@ impl Compiler<'_> {
     fn search_terms(&mut self, argument: &ast::Expr, language: Language) -> Vec<Term> {
         let compiled = self.expr(argument);
         match compiled.constant() {
-            Some(Value::Array(terms)) => terms.iter().filter_map(|term| Term::parse(language, term)).collect(),
+            Some(Value::Array(terms)) => terms
+                .iter()
+                .take(SCORE_TERMS_MAX + 1)
+                .filter_map(|term| Term::parse(language, term))
+                .collect(),
             Some(term) => Term::parse(language, term).into_iter().collect(),
             None => Vec::new(),
         }

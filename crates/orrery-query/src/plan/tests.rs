@@ -69,3 +69,47 @@ fn a_geometry_of_too_many_points_is_refused() {
         .is_ok()
     );
 }
+
+#[test]
+fn only_plans_of_little_work_per_item_are_simple() {
+    let is_simple = |filter: &str| {
+        let query = Query::parse(&format!("SELECT * FROM c WHERE {filter}")).unwrap();
+        plan(&query, &Definition::plain(), &Parameters::none())
+            .unwrap()
+            .is_simple()
+    };
+    for filter in [
+        "c.id = 'a' AND c.n > 5 AND NOT IS_DEFINED(c.gone)",
+        "STARTSWITH(c.name, 'a') OR c.name LIKE '%b%'",
+        "c.n IN (1, 2, 3)",
+        "c.n BETWEEN 1 AND 2",
+    ] {
+        assert!(is_simple(filter), "{filter}");
+    }
+    for filter in [
+        &format!("c.text LIKE '%{}b'", "a".repeat(100)),
+        "c.text LIKE c.pattern",
+        "REGEXMATCH(c.text, 'a+')",
+        "EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t = 1)",
+        "udf.f(c.n)",
+        "LENGTH(REPLACE(c.text, 'a', c.text)) > 1",
+        &vec!["CONTAINS(c.text, 'b')"; 100].join(" OR "),
+        &vec!["c.n = 5"; 1_000].join(" OR "),
+    ] {
+        assert!(!is_simple(filter), "{}", &filter[..filter.len().min(60)]);
+    }
+}
+
+#[test]
+fn very_many_parameters_are_told_apart() {
+    let mut parameters = Parameters::none();
+    for n in 0..200_000 {
+        parameters
+            .add(&format!("@p{n}"), Some(orrery_model::Value::from(n)))
+            .unwrap();
+    }
+    assert!(parameters.add("@p7", None).is_err());
+    let query = Query::parse("SELECT VALUE @p199999").unwrap();
+    let rows = evaluate_list(&query, &[], &parameters, &Context::default()).unwrap();
+    assert_eq!(rows, [orrery_model::Value::from(199_999)]);
+}

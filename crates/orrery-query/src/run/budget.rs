@@ -9,8 +9,10 @@ use crate::error::{QueryError, Result};
 pub struct Progress {
     pub items_read: u64,
     pub rows: u64,
-    /// Bindings made and functions called; a measure of work.
+    /// Bindings made and functions called.
     pub steps: u64,
+    /// What those took, by estimate, in units of about a nanosecond. The same query over the same items takes the same.
+    pub work: u64,
     /// Bytes held for sorting, grouping and removing duplicates.
     pub memory_bytes: usize,
 }
@@ -38,8 +40,11 @@ impl Budget for Unlimited {
     }
 }
 
-/// Steps between two questions.
+/// What one step takes, besides what it does with long values.
+pub(crate) const STEP_WORK: u64 = 64;
+/// Steps, or work, between two questions.
 const STEPS_PER_CHECK: u64 = 1024;
+const WORK_PER_CHECK: u64 = 1 << 24;
 
 /// Counts what a run uses and asks the budget.
 pub(crate) struct Meter<'b> {
@@ -47,6 +52,10 @@ pub(crate) struct Meter<'b> {
     items_read: Cell<u64>,
     rows: Cell<u64>,
     steps: Cell<u64>,
+    step_work: u64,
+    work: Cell<u64>,
+    /// The budget is asked when so much work has been done.
+    check_at: Cell<u64>,
     memory_bytes: Cell<usize>,
     memory_bytes_max: usize,
 }
@@ -58,8 +67,24 @@ impl<'b> Meter<'b> {
             items_read: Cell::new(0),
             rows: Cell::new(0),
             steps: Cell::new(0),
+            step_work: STEP_WORK,
+            work: Cell::new(0),
+            check_at: Cell::new(WORK_PER_CHECK),
             memory_bytes: Cell::new(0),
             memory_bytes_max,
+        }
+    }
+
+    /// The same for a run whose steps take longer than most.
+    pub fn with_step_work(self, step_work: u64) -> Meter<'b> {
+        Meter { step_work, ..self }
+    }
+
+    /// The same for a budget that ends with so much work: it is asked as soon as that is done.
+    pub fn asking_after(self, work: u64) -> Meter<'b> {
+        Meter {
+            check_at: Cell::new(work.min(WORK_PER_CHECK)),
+            ..self
         }
     }
 
@@ -73,6 +98,7 @@ impl<'b> Meter<'b> {
             items_read: self.items_read.get(),
             rows: self.rows.get(),
             steps: self.steps.get(),
+            work: self.work.get(),
             memory_bytes: self.memory_bytes.get(),
         }
     }
@@ -92,6 +118,17 @@ impl<'b> Meter<'b> {
         let steps = self.steps.get() + 1;
         self.steps.set(steps);
         if steps.is_multiple_of(STEPS_PER_CHECK) {
+            self.check()?;
+        }
+        self.work(self.step_work)
+    }
+
+    /// Counts work that a step does with long values.
+    pub fn work(&self, work: u64) -> Result<()> {
+        let done = self.work.get().saturating_add(work);
+        self.work.set(done);
+        if done >= self.check_at.get() {
+            self.check_at.set(done.saturating_add(WORK_PER_CHECK));
             self.check()?;
         }
         Ok(())

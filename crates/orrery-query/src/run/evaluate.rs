@@ -30,7 +30,12 @@ pub(crate) struct Evaluator<'r> {
     pub environment: Environment,
     pub functions: Option<&'r dyn UserFunctions>,
     pub meter: Meter<'r>,
+    /// Work is counted by what it could be at most, not by what it mostly is.
+    pub counts_all: bool,
 }
+
+/// Texts shorter than this take no more to compare than numbers do.
+const LONG_TEXT_BYTES: usize = 64;
 
 /// Arguments of a call that fit on the stack.
 const ARGUMENTS_INLINE: usize = 4;
@@ -103,7 +108,7 @@ impl Evaluator<'_> {
                 let (Some(a), Some(b)) = (self.eval(first, frame)?, self.eval(&rest[0].1, frame)?) else {
                     return Ok(None);
                 };
-                Ok(compare(rest[0].0, &a, &b))
+                self.compare(rest[0].0, &a, &b)
             }
             _ => Ok(self.eval(expr, frame)?.and_then(|value| value.as_bool())),
         }
@@ -126,10 +131,13 @@ impl Evaluator<'_> {
         let value = self.eval(value, frame)?;
         let low = self.eval(low, frame)?;
         let high = self.eval(high, frame)?;
-        let test = |operator, bound: &Computed<'_>| compare(operator, value.as_deref()?, bound.as_deref()?);
+        let test = |operator, bound: &Computed<'_>| match (&value, bound) {
+            (Some(value), Some(bound)) => self.compare(operator, value, bound),
+            _ => Ok(None),
+        };
         let (above, below) = (
-            test(BinaryOperator::GreaterOrEqual, &low),
-            test(BinaryOperator::LessOrEqual, &high),
+            test(BinaryOperator::GreaterOrEqual, &low)?,
+            test(BinaryOperator::LessOrEqual, &high)?,
         );
         Ok(match (above, below) {
             (Some(false), _) | (_, Some(false)) => Some(false),
@@ -149,12 +157,12 @@ impl Evaluator<'_> {
             return Ok(None);
         };
         if let Some(set) = set {
+            self.meter.work(reading_work(&value))?;
             return Ok(Some(set.contains(&OrderedValue(Some(value.into_owned())))));
         }
         for candidate in list {
-            if self
-                .eval(candidate, frame)?
-                .is_some_and(|candidate| equal(&value, &candidate))
+            if let Some(candidate) = self.eval(candidate, frame)?
+                && self.compare(BinaryOperator::Equal, &value, &candidate)? == Some(true)
             {
                 return Ok(Some(true));
             }
@@ -192,6 +200,7 @@ impl Evaluator<'_> {
                 "The LIKE operator would need more time than one comparison may use.",
             ));
         }
+        self.meter.work(self.environment.take_work())?;
         Ok(Some(pattern.matches(text)))
     }
 
@@ -217,10 +226,10 @@ impl Evaluator<'_> {
         for (operator, operand) in rest {
             let right = self.eval(operand, frame)?;
             let result = match (&left, &right) {
-                (Some(a), Some(b)) if is_comparison(*operator) => compare(*operator, a, b).map(Value::Bool),
+                (Some(a), Some(b)) if is_comparison(*operator) => self.compare(*operator, a, b)?.map(Value::Bool),
                 (Some(a), Some(b)) => {
                     if let (BinaryOperator::Concat, Value::String(a), Value::String(b)) = (operator, &**a, &**b) {
-                        check_size(a.len().saturating_add(b.len()))?;
+                        self.makes(a.len().saturating_add(b.len()))?;
                     }
                     calculate(*operator, a, b)
                 }
@@ -258,8 +267,10 @@ impl Evaluator<'_> {
         let mut n_bytes = 0usize;
         for item in items {
             if let Some(value) = self.eval(item, frame)? {
-                n_bytes = n_bytes.saturating_add(size_bytes(&value));
+                let own_bytes = size_bytes(&value);
+                n_bytes = n_bytes.saturating_add(own_bytes);
                 check_size(n_bytes)?;
+                self.meter.work(own_bytes as u64)?;
                 values.push(value.into_owned());
             }
         }
@@ -271,8 +282,10 @@ impl Evaluator<'_> {
         let mut n_bytes = 0usize;
         for (name, member) in members {
             if let Some(value) = self.eval(member, frame)? {
-                n_bytes = n_bytes.saturating_add(size_bytes(&value));
+                let own_bytes = size_bytes(&value);
+                n_bytes = n_bytes.saturating_add(own_bytes);
                 check_size(n_bytes)?;
+                self.meter.work(own_bytes as u64)?;
                 object.push_unique(name.as_str(), value.into_owned());
             }
         }
@@ -296,8 +309,12 @@ impl Evaluator<'_> {
 
     fn apply(&self, function: Scalar, values: &[Computed<'_>]) -> Result<Option<Value>> {
         self.meter.step()?;
+        let read = |value: &Computed<'_>| value.as_deref().map_or(0, |value| self.argument_work(value));
+        self.meter.work(values.iter().map(read).sum())?;
         let environment = &self.environment;
         let result = (function.call)(&Arguments { values, environment });
+        self.meter
+            .work(environment.take_work() + result.as_ref().map_or(0, text_work))?;
         if result.is_none() && environment.was_excessive() {
             return Err(QueryError::plain(format!(
                 "The {} function would need more time or memory than one call may use.",
@@ -305,6 +322,35 @@ impl Evaluator<'_> {
             )));
         }
         Ok(result)
+    }
+
+    /// What a call takes to go through an argument. How deep it goes differs; a run that must not go on for long counts the
+    /// most that it could be.
+    fn argument_work(&self, value: &Value) -> u64 {
+        match self.counts_all {
+            true => reading_work(value),
+            false => text_work(value),
+        }
+    }
+
+    /// A comparison of two defined values.
+    fn compare(&self, operator: BinaryOperator, a: &Value, b: &Value) -> Result<Option<bool>> {
+        let is_long = match (a, b) {
+            (Value::String(a), Value::String(b)) => a.len().min(b.len()) >= LONG_TEXT_BYTES,
+            (Value::Array(a), Value::Array(b)) => a.len() == b.len(),
+            (Value::Object(a), Value::Object(b)) => a.len() == b.len(),
+            _ => false,
+        };
+        if is_long {
+            self.meter.work(reading_work(a).min(reading_work(b)))?;
+        }
+        Ok(compare(operator, a, b))
+    }
+
+    /// Before a text or a list of so many bytes is made.
+    fn makes(&self, n_bytes: usize) -> Result<()> {
+        check_size(n_bytes)?;
+        self.meter.work(n_bytes as u64)
     }
 
     fn user_call(&self, name: &str, arguments: &[Expr], frame: &Frame<'_>) -> Result<Option<Value>> {
@@ -366,6 +412,19 @@ impl Evaluator<'_> {
         })?;
         Ok(found)
     }
+}
+
+/// What going through all of a value takes, in the units of a meter.
+fn reading_work(value: &Value) -> u64 {
+    match value {
+        Value::Array(_) | Value::Object(_) => size_bytes(value) as u64,
+        scalar => text_work(scalar),
+    }
+}
+
+/// What going through a value takes, if it is a text.
+fn text_work(value: &Value) -> u64 {
+    value.as_str().map_or(0, |text| text.len() as u64)
 }
 
 /// Refuses to make a value that is larger than any value may be.

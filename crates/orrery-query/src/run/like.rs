@@ -32,6 +32,8 @@ impl LikePattern {
         let units: Vec<u16> = pattern.encode_utf16().collect();
         let mut parts = Vec::new();
         let mut at = 0;
+        // Brackets after the last closing one are not worth looking for one.
+        let last_close = units.iter().rposition(|unit| *unit == CLOSE).unwrap_or(0);
         while let Some(&unit) = units.get(at) {
             at += 1;
             let part = match unit {
@@ -41,6 +43,7 @@ impl LikePattern {
                 }
                 PERCENT => Part::AnyRun,
                 UNDERSCORE => Part::AnyOne,
+                OPEN if at > last_close => Part::One(unit),
                 OPEN => match units[at..].iter().position(|unit| *unit == CLOSE).filter(|n| *n > 0) {
                     Some(n) => {
                         at += n + 1;

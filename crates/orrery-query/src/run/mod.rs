@@ -20,14 +20,13 @@ mod rows;
 mod sort;
 mod stream;
 
+pub(crate) use budget::STEP_WORK;
 pub use budget::{Budget, Pace, Progress, Unlimited};
-pub(crate) use constant::{constant_truth, constant_value};
+pub(crate) use constant::Constants;
 pub use cursor::{Content, Cursor, Item, ListCursor};
 pub use evaluate::UserFunctions;
 pub use item::Row;
 pub use resume::{Resume, SortPosition};
-
-use orrery_model::Value;
 
 use crate::error::Result;
 use crate::functions::Environment;
@@ -135,7 +134,39 @@ fn evaluator<'a>(plan: &Plan, context: &Context<'a>, limits: PageLimits, budget:
         environment: Environment::new(context.now_ticks, context.seed, plan.planar),
         functions: context.functions,
         meter: Meter::new(budget, limits.memory_bytes_max),
+        counts_all: false,
     }
+}
+
+/// How a run counts what it does when nobody looks at a clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// What one step takes.
+    pub step_work: u64,
+    /// What one call of a function may take.
+    pub work_max: u64,
+}
+
+/// Makes one page like [`run`], counting all that may have to be done for it, and says how much that was, also of a run that
+/// failed.
+pub(crate) fn run_counted(
+    plan: &Plan,
+    cursor: &mut dyn Cursor,
+    context: &Context<'_>,
+    limits: PageLimits,
+    effort: Effort,
+    budget: &mut dyn Budget,
+) -> (Result<Page>, u64) {
+    let evaluator = Evaluator {
+        environment: Environment::new(context.now_ticks, context.seed, plan.planar).with_work_max(effort.work_max),
+        functions: context.functions,
+        meter: Meter::new(budget, limits.memory_bytes_max).with_step_work(effort.step_work),
+        counts_all: true,
+    };
+    let made = page(plan, cursor, &evaluator, limits, Resume::default());
+    let progress = evaluator.meter.progress();
+    let page = made.map(|(rows, resume)| Page { rows, resume, progress });
+    (page, progress.work)
 }
 
 fn page(
@@ -165,20 +196,6 @@ fn page(
         None if plan.is_streaming() => stream::page(plan, cursor, evaluator, limits, resume),
         _ => collect::page(plan, cursor, evaluator, limits, resume),
     }
-}
-
-/// Whether a plan made from a condition holds for an item.
-pub(crate) fn holds(plan: &Plan, item: &Value, context: &Context<'_>) -> Result<bool> {
-    let mut cursor = ListCursor::new(std::slice::from_ref(item));
-    let page = run(
-        plan,
-        &mut cursor,
-        context,
-        PageLimits::unlimited(),
-        None,
-        &mut Unlimited,
-    )?;
-    Ok(!page.rows.is_empty())
 }
 
 #[cfg(test)]

@@ -118,6 +118,8 @@ fn measure(
                         let words = language.words(text);
                         statistics.n_words += words.len() as f64;
                         for (term, hits) in terms.iter().zip(&mut statistics.hits) {
+                            // Once for the hits and once for the score.
+                            evaluator.meter.work((term.work(&words) as u64).saturating_mul(2))?;
                             *hits += f64::from(u8::from(term.occurrences(&words) > 0));
                         }
                         Measure::Words(words)
@@ -129,8 +131,9 @@ fn measure(
     Ok(measures)
 }
 
-/// Larger is better; what cannot be scored comes last.
-fn value(score: &Score, statistics: &Statistics, measure: &Measure) -> f64 {
+/// Larger is better, or worse when `reversed`. What has no vector comes last either way; what has no text has the least to do
+/// with the terms.
+fn value(score: &Score, statistics: &Statistics, measure: &Measure, reversed: bool) -> f64 {
     match (score, measure) {
         (Score::FullText { terms, .. }, Measure::Words(words)) => relevance(words, terms, statistics),
         (
@@ -141,6 +144,7 @@ fn value(score: &Score, statistics: &Statistics, measure: &Measure) -> f64 {
             Measure::Distance(distance),
         ) => -distance,
         (Score::Vector { .. }, Measure::Distance(distance)) => *distance,
+        (Score::Vector { .. }, _) if reversed => f64::INFINITY,
         _ => f64::NEG_INFINITY,
     }
 }
@@ -148,11 +152,12 @@ fn value(score: &Score, statistics: &Statistics, measure: &Measure) -> f64 {
 fn fuse(ranking: &Ranking, statistics: &[Statistics], candidates: Vec<Candidate>) -> Vec<SortedRow> {
     let mut fused = vec![0.0; candidates.len()];
     for (index, (score, weight)) in ranking.scores.iter().zip(&ranking.weights).enumerate() {
+        let reversed = *weight < 0.0;
         let values = candidates
             .iter()
-            .map(|one| value(score, &statistics[index], &one.measures[index]))
+            .map(|one| value(score, &statistics[index], &one.measures[index], reversed))
             .collect();
-        for (total, place) in fused.iter_mut().zip(places(values, *weight < 0.0)) {
+        for (total, place) in fused.iter_mut().zip(places(values, reversed)) {
             *total += weight.abs() / (FUSION + place as f64);
         }
     }

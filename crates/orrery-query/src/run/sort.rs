@@ -24,9 +24,16 @@ impl SortedRow {
     }
 }
 
+/// How the values of one key are sorted.
+#[derive(Clone, Copy)]
+struct KeyOrder {
+    direction: Direction,
+    undefined_last: bool,
+}
+
 /// Collects rows and gives back the first ones in order.
 pub(super) struct SortBuffer {
-    directions: Vec<Direction>,
+    orders: Vec<KeyOrder>,
     /// Rows wanted; `None` for all.
     wanted: Option<usize>,
     rows: Vec<SortedRow>,
@@ -36,9 +43,12 @@ pub(super) struct SortBuffer {
 
 impl SortBuffer {
     pub fn new(keys: &[SortKey], wanted: Option<usize>) -> SortBuffer {
-        let directions = keys.iter().map(|key| key.direction).collect();
+        let order = |key: &SortKey| KeyOrder {
+            direction: key.direction,
+            undefined_last: key.puts_undefined_last(),
+        };
         SortBuffer {
-            directions,
+            orders: keys.iter().map(order).collect(),
             wanted,
             rows: Vec::new(),
             worst: None,
@@ -47,12 +57,12 @@ impl SortBuffer {
 
     /// By the keys in their directions, then by rank, then by the row within its item.
     pub fn compare(&self, a: &SortPosition, b: &SortPosition) -> Ordering {
-        compare(&self.directions, a, b)
+        compare(&self.orders, a, b)
     }
 
     /// Whether a row stands before the place where the client wants to begin.
     pub fn is_before(&self, position: &SortPosition, start: &SortStart) -> bool {
-        match compare_keys(&self.directions, &position.keys, &start.keys) {
+        match compare_keys(&self.orders, &position.keys, &start.keys) {
             Ordering::Less => true,
             Ordering::Greater => false,
             Ordering::Equal => match start.ties {
@@ -82,8 +92,8 @@ impl SortBuffer {
     }
 
     fn cut_back(&mut self, wanted: usize) -> usize {
-        let directions = &self.directions;
-        let by_position = |a: &SortedRow, b: &SortedRow| compare(directions, &a.position, &b.position);
+        let orders = &self.orders;
+        let by_position = |a: &SortedRow, b: &SortedRow| compare(orders, &a.position, &b.position);
         if wanted > 0 && wanted < self.rows.len() {
             self.rows.select_nth_unstable_by(wanted - 1, by_position);
             self.worst = Some(self.rows[wanted - 1].position.clone());
@@ -95,24 +105,23 @@ impl SortBuffer {
     }
 
     pub fn finish(mut self) -> Vec<SortedRow> {
-        let directions = self.directions;
-        self.rows.sort_by(|a, b| compare(&directions, &a.position, &b.position));
+        let orders = self.orders;
+        self.rows.sort_by(|a, b| compare(&orders, &a.position, &b.position));
         self.rows.truncate(self.wanted.unwrap_or(usize::MAX));
         self.rows
     }
 }
 
-fn compare(directions: &[Direction], a: &SortPosition, b: &SortPosition) -> Ordering {
-    compare_keys(directions, &a.keys, &b.keys).then_with(|| (a.rank, a.row).cmp(&(b.rank, b.row)))
+fn compare(orders: &[KeyOrder], a: &SortPosition, b: &SortPosition) -> Ordering {
+    compare_keys(orders, &a.keys, &b.keys).then_with(|| (a.rank, a.row).cmp(&(b.rank, b.row)))
 }
 
-fn compare_keys(directions: &[Direction], a: &[Option<Value>], b: &[Option<Value>]) -> Ordering {
-    for ((a, b), direction) in a.iter().zip(b).zip(directions) {
-        let order = order_key_cmp(a, b);
-        let order = if *direction == Direction::Descending {
-            order.reverse()
-        } else {
-            order
+fn compare_keys(orders: &[KeyOrder], a: &[Option<Value>], b: &[Option<Value>]) -> Ordering {
+    for ((a, b), key) in a.iter().zip(b).zip(orders) {
+        let order = match (key.undefined_last, key.direction) {
+            (true, _) if a.is_none() != b.is_none() => a.is_none().cmp(&b.is_none()),
+            (_, Direction::Ascending) => order_key_cmp(a, b),
+            (_, Direction::Descending) => order_key_cmp(b, a),
         };
         if order.is_ne() {
             return order;

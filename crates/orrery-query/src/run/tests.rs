@@ -4,7 +4,7 @@ use orrery_model::json::parse_value;
 use orrery_model::{Error, Value};
 
 use super::*;
-use crate::{Definition, Parameters, Query, parse_condition, plan};
+use crate::{Allowance, Definition, Parameters, Query, page_of_list, parse_condition, plan};
 
 fn items(n: usize) -> Vec<Value> {
     (0..n)
@@ -21,10 +21,12 @@ fn planned(sql: &str) -> Plan {
 struct Limited {
     pause_after_items: Option<u64>,
     fail_after_steps: Option<u64>,
+    work_seen: u64,
 }
 
 impl Budget for Limited {
     fn check(&mut self, progress: &Progress) -> orrery_model::Result<Pace> {
+        self.work_seen = progress.work;
         if self.fail_after_steps.is_some_and(|limit| progress.steps >= limit) {
             return Err(Error::bad_request("out of time"));
         }
@@ -276,14 +278,7 @@ fn conditions_hold_or_do_not() {
         ("FROM c WHERE c.missing = 1", false),
         ("FROM c", true),
     ] {
-        assert_eq!(
-            parse_condition(text)
-                .unwrap()
-                .holds(&item, &Parameters::none())
-                .unwrap(),
-            wanted,
-            "{text}"
-        );
+        assert_eq!(ask(text, &item, &mut Allowance::default()).unwrap(), wanted, "{text}");
     }
     for text in [
         "WHERE c.n = 5",
@@ -292,7 +287,121 @@ fn conditions_hold_or_do_not() {
         "SELECT * FROM c",
         "FROM c WHERE true ORDER BY c.n",
     ] {
-        assert!(parse_condition(text).is_err(), "{text}");
+        assert!(parse_condition(text, &mut Allowance::default()).is_err(), "{text}");
+    }
+}
+
+fn ask(text: &str, item: &Value, allowance: &mut Allowance) -> Result<bool> {
+    parse_condition(text, allowance)?.holds(item, &Context::default(), allowance)
+}
+
+#[test]
+fn a_condition_that_takes_too_much_is_refused() {
+    let list: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    let text = "a".repeat(500_000);
+    let item = format!(r#"{{"id":"a","list":[{}],"text":"{text}"}}"#, list.join(","));
+    let item = parse_value(item.as_bytes()).unwrap();
+    let of_many_terms = |term: &str| format!("FROM c WHERE NOT ({})", vec![term; 2_000].join(" AND "));
+    for text in [
+        "FROM c JOIN a IN c.list JOIN b IN c.list JOIN d IN c.list WHERE a + b + d < 0".to_owned(),
+        "FROM c WHERE (SELECT VALUE COUNT(1) FROM a IN c.list JOIN b IN c.list JOIN d IN c.list) = 1".to_owned(),
+        "FROM c WHERE ARRAY_LENGTH(ARRAY(SELECT VALUE c FROM a IN c.list JOIN b IN c.list)) = 1".to_owned(),
+        "FROM (SELECT DISTINCT VALUE [a, b, c.text] FROM c JOIN a IN c.list JOIN b IN c.list) x WHERE x[0] < 0"
+            .to_owned(),
+        "FROM c JOIN a IN c.list WHERE c.text LIKE '%a%a%a%a%b'".to_owned(),
+        "FROM c JOIN a IN c.list WHERE REGEXMATCH(c.text, '^(a+)+b$')".to_owned(),
+        "FROM c JOIN a IN c.list JOIN b IN c.list WHERE c.text != c.text".to_owned(),
+        of_many_terms("c.text = c.text"),
+        of_many_terms("c = c"),
+        of_many_terms("CONTAINS(c.text, 'a')"),
+        of_many_terms("LENGTH(TOSTRING(c)) > 0"),
+        of_many_terms("[c.text] = [c.text]"),
+        format!("FROM c WHERE c.text = '{}'", "a".repeat(100_000)),
+    ] {
+        let short = &text[..text.len().min(60)];
+        let started = std::time::Instant::now();
+        let error = ask(&text, &item, &mut Allowance::default()).expect_err(short);
+        assert_eq!(error.status(), orrery_model::Status::BAD_REQUEST, "{short}");
+        // Far from what it may take, and from what it takes without a limit: builds for tests are slow.
+        assert!(started.elapsed().as_secs() < 20, "{short}");
+    }
+}
+
+#[test]
+fn one_row_that_passes_tells_that_a_condition_holds() {
+    let list: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    let item = parse_value(format!(r#"{{"list":[{}]}}"#, list.join(",")).as_bytes()).unwrap();
+    let text = "FROM c JOIN a IN c.list JOIN b IN c.list JOIN d IN c.list WHERE a + b + d >= 0";
+    assert!(ask(text, &item, &mut Allowance::default()).unwrap());
+    let text = "FROM c WHERE EXISTS(SELECT VALUE 1 FROM a IN c.list WHERE a = 999)";
+    assert!(ask(text, &item, &mut Allowance::default()).unwrap());
+}
+
+#[test]
+fn conditions_that_share_an_allowance_use_it_up_together() {
+    let list: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    let item = parse_value(format!(r#"{{"list":[{}]}}"#, list.join(",")).as_bytes()).unwrap();
+    let text = "FROM c JOIN a IN c.list JOIN b IN c.list WHERE a + b < 0";
+    let mut allowance = Allowance::default();
+    assert!(!ask(text, &item, &mut allowance).unwrap());
+    let refused = (0..20).find(|_| ask(text, &item, &mut allowance).is_err());
+    assert!(refused.is_some());
+    assert!(!ask(text, &item, &mut Allowance::default()).unwrap());
+}
+
+#[test]
+fn conditions_see_the_time_they_are_given() {
+    let item = parse_value(br#"{"exp":1700000000000}"#).unwrap();
+    let ask_at = |ms: i64| {
+        let context = Context {
+            now_ticks: ms * 10_000,
+            ..Context::default()
+        };
+        let mut allowance = Allowance::default();
+        let condition = parse_condition("FROM c WHERE c.exp < GetCurrentTimestamp()", &mut allowance).unwrap();
+        condition.holds(&item, &context, &mut allowance).unwrap()
+    };
+    assert!(!ask_at(1_699_999_999_999));
+    assert!(ask_at(1_700_000_000_001));
+}
+
+#[test]
+fn pages_of_a_list_follow_each_other() {
+    let items: Vec<Value> = (0..5)
+        .map(|n| parse_value(format!(r#"{{"n":{n},"list":[1,2]}}"#).as_bytes()).unwrap())
+        .collect();
+    for (text, wanted) in [
+        ("SELECT VALUE c.n FROM c", "[0,1][2,3][4]"),
+        (
+            "SELECT VALUE c.n * 10 + a FROM c JOIN a IN c.list WHERE c.n < 2",
+            "[1,2][11,12][]",
+        ),
+        ("SELECT VALUE c.n FROM c ORDER BY c.n DESC", "[4,3][2,1][0]"),
+        ("SELECT DISTINCT VALUE c.n % 3 FROM c", "[0,1][2]"),
+        ("SELECT VALUE COUNT(1) FROM c", "[5]"),
+        ("SELECT VALUE c.n FROM c OFFSET 1 LIMIT 3", "[1,2][3]"),
+        ("SELECT TOP 2 VALUE c.n FROM c", "[0,1]"),
+    ] {
+        let (query, limits) = (
+            Query::parse(text).unwrap(),
+            PageLimits {
+                rows_max: 2,
+                ..PageLimits::unlimited()
+            },
+        );
+        let (mut seen, mut n_rows) = (String::new(), 0);
+        loop {
+            let (given, context) = (Parameters::none(), Context::default());
+            let page = page_of_list(&query, &items, &given, &context, n_rows, limits, &mut Unlimited).unwrap();
+            n_rows += page.rows.len() as u64;
+            let more = page.resume.is_some();
+            let rows = page.rows.into_iter().map(|row| row.into_value().unwrap()).collect();
+            seen.push_str(&Value::Array(rows).to_text());
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(seen, wanted, "{text}");
     }
 }
 
@@ -317,4 +426,25 @@ fn deep_expressions_run_on_a_small_stack() {
     };
     let small = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
     small.join().expect("a megabyte of stack is enough");
+}
+
+#[test]
+fn long_work_within_one_expression_is_counted() {
+    let item = |text: &str| parse_value(format!(r#"{{"text":"{text}","list":[[1,2,3]]}}"#).as_bytes()).unwrap();
+    // The budget is asked about the first before the second is read.
+    let items = [item(&"a".repeat(20_000)), item("")];
+    let pattern = "a".repeat(2_000);
+    for expression in [
+        format!("c.text LIKE '%{pattern}b'"),
+        format!("c.text LIKE CONCAT('%', '{pattern}', 'b')"),
+        format!("TRIM(c.text, '{pattern}')"),
+        format!("FULLTEXTCONTAINS(REPLICATE('x ', 5000), '{}')", "x ".repeat(2_000)),
+        format!("c.text IN ({})", vec!["c.text || 'b'"; 200].join(", ")),
+        vec!["c.text < c.text"; 300].join(" OR "),
+    ] {
+        let mut budget = Limited::default();
+        let sql = format!("SELECT VALUE {expression} FROM c");
+        run_limited(&sql, &items, PageLimits::unlimited(), &mut budget).unwrap();
+        assert!(budget.work_seen > 1_000_000, "{}: {}", &sql[..60], budget.work_seen);
+    }
 }

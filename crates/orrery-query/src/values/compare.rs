@@ -38,7 +38,16 @@ fn sorted(object: &Object) -> Vec<(&str, &Value)> {
 }
 
 fn numbers_equal(a: Number, b: Number) -> bool {
-    !is_nan(a) && !is_nan(b) && a.compare(b) == Ordering::Equal
+    !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == Ordering::Equal
+}
+
+/// By value, as far as queries see it: beyond 64 signed bits they know doubles only, in literals as in results.
+fn compare_numbers(a: Number, b: Number) -> Ordering {
+    let seen = |number: Number| match number {
+        Number::UInt(uint) => Number::Double(uint as f64),
+        other => other,
+    };
+    seen(a).compare(seen(b))
 }
 
 fn is_nan(number: Number) -> bool {
@@ -52,7 +61,7 @@ pub(crate) fn compare_scalars(a: &Value, b: &Value) -> Option<Option<Ordering>> 
         (Value::Null, Value::Null) => Some(Some(Ordering::Equal)),
         (Value::Bool(a), Value::Bool(b)) => Some(Some(a.cmp(b))),
         (Value::Number(a), Value::Number(b)) if is_nan(*a) || is_nan(*b) => Some(None),
-        (Value::Number(a), Value::Number(b)) => Some(Some(a.compare(*b))),
+        (Value::Number(a), Value::Number(b)) => Some(Some(compare_numbers(*a, *b))),
         (Value::String(a), Value::String(b)) => Some(Some(compare_strings(a, b))),
         _ => None,
     }
@@ -91,7 +100,7 @@ fn type_rank(value: Option<&Value>) -> u8 {
 /// a stable order of our own.
 pub(crate) fn compare_for_order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     match (a, b) {
-        (Some(Value::Number(a)), Some(Value::Number(b))) => a.compare(*b),
+        (Some(Value::Number(a)), Some(Value::Number(b))) => compare_numbers(*a, *b),
         (Some(Value::String(a)), Some(Value::String(b))) => compare_strings(a, b),
         (Some(Value::Array(a)), Some(Value::Array(b))) => {
             let differing = a

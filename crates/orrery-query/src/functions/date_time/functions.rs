@@ -26,7 +26,7 @@ fn register_current(table: &mut Table) {
         integer(arguments.environment.now_ticks.div_euclid(TICKS_PER_MILLISECOND))
     });
     table.alias("GETCURRENTTIMESTAMPSTATIC", "GETCURRENTTIMESTAMP");
-    table.scalar("NOW", between(0, 2), |arguments| match arguments.len() {
+    table.all_or_none("NOW", 2, |arguments| match arguments.len() {
         0 => print(now(arguments)),
         _ => print(part(arguments, 0)?.add(now(arguments)?, arguments.integer(1)?)),
     });

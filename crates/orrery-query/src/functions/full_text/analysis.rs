@@ -61,6 +61,8 @@ pub(crate) struct Term {
     distance: usize,
 }
 
+/// What comparing two words takes.
+const WORD_WORK: usize = 8;
 /// The most letters that may differ.
 const DISTANCE_MAX: i64 = 2;
 
@@ -80,6 +82,16 @@ impl Term {
             words: language.words(text),
             distance,
         })
+    }
+
+    /// About how many rounds of a loop looking for it among words takes.
+    pub fn work(&self, words: &[String]) -> usize {
+        let n_bytes = |words: &[String]| words.iter().map(String::len).sum::<usize>();
+        match self.distance {
+            0 => words.len().saturating_mul(self.words.len()).saturating_mul(WORD_WORK),
+            // Every letter may be compared with every other.
+            _ => n_bytes(words).saturating_mul(n_bytes(&self.words)),
+        }
     }
 
     /// How often the term stands in a text of these words.

@@ -24,9 +24,6 @@ pub(in crate::functions) fn register(table: &mut Table) {
     table.scalar("_FULLTEXTSCORE", exactly(5), score);
 }
 
-/// What comparing two words takes.
-const WORD_WORK: usize = 8;
-
 fn words(arguments: &Arguments<'_>) -> Option<(Language, Vec<String>)> {
     let language = Language::parse(arguments.string(0)?)?;
     Some((language, language.words(arguments.string(1)?)))
@@ -35,13 +32,12 @@ fn words(arguments: &Arguments<'_>) -> Option<(Language, Vec<String>)> {
 /// Whether all of the terms, or any, stand in the text.
 fn contains(arguments: &Arguments<'_>, any: bool) -> Option<Value> {
     let (language, words) = words(arguments)?;
-    arguments
-        .environment
-        .allow_work(&[words.len(), arguments.len(), WORD_WORK])?;
     let mut found_all = true;
     let mut found_any = false;
     for index in 2..arguments.len() {
-        let found = Term::parse(language, arguments.get(index)?)?.occurrences(&words) > 0;
+        let term = Term::parse(language, arguments.get(index)?)?;
+        arguments.environment.allow_work(&[term.work(&words)])?;
+        let found = term.occurrences(&words) > 0;
         found_all &= found;
         found_any |= found;
     }
@@ -56,6 +52,11 @@ fn score(arguments: &Arguments<'_>) -> Option<Value> {
         .iter()
         .map(|term| Term::parse(language, term))
         .collect::<Option<Vec<_>>>()?;
+    let work = terms
+        .iter()
+        .map(|term| term.work(&words))
+        .fold(0, usize::saturating_add);
+    arguments.environment.allow_work(&[work])?;
     let hits = arguments
         .array(5)?
         .iter()

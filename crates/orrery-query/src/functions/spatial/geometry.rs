@@ -130,7 +130,8 @@ impl Reader<'_> {
             if ring.first() != ring.last() {
                 return Err(format!(
                     "The {kind} input is not valid because the start and end points of the ring number {number} are not \
-                     the same. Each ring of a {kind} must have the same start and end points."
+                     the same. Each ring of a {} must have the same start and end points.",
+                    kind.to_lowercase()
                 ));
             }
             if ring.len() < RING_POINTS_MIN {

@@ -1,6 +1,7 @@
 //! Regular expressions.
 
 use orrery_model::Value;
+use regex::{Match, Regex};
 
 use crate::functions::arguments::{Arguments, VALUE_BYTES_MAX, boolean, string};
 use crate::functions::registry::{Table, between};
@@ -14,28 +15,46 @@ pub(super) fn register(table: &mut Table) {
         boolean(
             arguments
                 .environment
-                .with_pattern(pattern(arguments)?, |regex| regex.is_match(text))?,
+                .with_pattern(pattern(arguments)?, text, |regex, text| regex.is_match(text))?,
         )
     });
-    table.scalar("REGEXEXTRACT", between(2, 3), |arguments| {
-        let text = arguments.string(0)?;
+    table.scalar("REGEXEXTRACT", between(2, 4), |arguments| {
+        let (text, group) = (arguments.string(0)?, group(arguments)?);
         let found = arguments
             .environment
-            .with_pattern(pattern(arguments)?, |regex| regex.find(text))?;
+            .with_pattern(pattern(arguments)?, text, |regex, text| match group {
+                0 => regex.find(text),
+                _ => regex.captures(text)?.get(group),
+            })?;
         string(found?.as_str())
     });
-    table.scalar("REGEXEXTRACTALL", between(2, 3), |arguments| {
-        let text = arguments.string(0)?;
-        let all = |regex: &regex::Regex| {
-            let found = regex.find_iter(text).take(MATCHES_MAX + 1);
-            found.map(|found| Value::from(found.as_str())).collect::<Vec<_>>()
+    table.scalar("REGEXEXTRACTALL", between(2, 4), |arguments| {
+        let (text, group) = (arguments.string(0)?, group(arguments)?);
+        let value = |found: Match<'_>| Value::from(found.as_str());
+        let all = |regex: &Regex, text: &str| -> Vec<Value> {
+            match group {
+                0 => regex.find_iter(text).take(MATCHES_MAX + 1).map(value).collect(),
+                _ => regex
+                    .captures_iter(text)
+                    .take(MATCHES_MAX + 1)
+                    .filter_map(|found| found.get(group).map(value))
+                    .collect(),
+            }
         };
-        let found = arguments.environment.with_pattern(pattern(arguments)?, all)?;
+        let found = arguments.environment.with_pattern(pattern(arguments)?, text, all)?;
         arguments
             .environment
             .allow_bytes(found.len().saturating_mul(size_of::<Value>()))?;
         Some(Value::Array(found))
     });
+}
+
+/// Which group of a match is wanted; 0 is the whole match.
+fn group(arguments: &Arguments<'_>) -> Option<usize> {
+    if !arguments.has(3) {
+        return Some(0);
+    }
+    usize::try_from(arguments.integer(3)?).ok()
 }
 
 /// The pattern with its modifiers in front. Modifiers other than `m s i x` make it invalid.

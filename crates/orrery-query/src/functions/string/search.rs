@@ -2,7 +2,7 @@
 
 use orrery_model::Value;
 
-use super::text::{byte_position, fold, length, unit_position};
+use super::text::{byte_position, fold, unit_position};
 use crate::functions::arguments::{Arguments, boolean, integer};
 use crate::functions::registry::{Table, at_least, between};
 
@@ -81,7 +81,8 @@ fn last_index_of(arguments: &Arguments<'_>) -> Option<Value> {
     let (text, part) = (arguments.string(0)?, arguments.string(1)?);
     let end = match arguments.has(2) {
         true => match usize::try_from(arguments.integer(2)?) {
-            Ok(start) => byte_position(text, start.saturating_add(length(part))),
+            // The search goes backwards from that unit, so what is found ends there at the latest.
+            Ok(start) => byte_position(text, start.saturating_add(1)),
             Err(_) => return integer(-1),
         },
         false => text.len(),

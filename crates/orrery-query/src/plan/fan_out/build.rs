@@ -8,6 +8,7 @@ use super::rewrite::{
 };
 use crate::error::{QueryError, Result};
 use crate::functions::AggregateKind;
+use crate::parameters::Parameters;
 use crate::parse::ast::{Collection, Expr, ExprKind, SelectList, Statement};
 use crate::parse::{print, print_expr};
 use crate::plan::calls::COMPOSITION;
@@ -23,9 +24,15 @@ pub(super) struct Built {
     pub needed: Vec<Feature>,
 }
 
-pub(super) fn build(statement: &Statement, plan: &Plan, ranges: &[QueryRange], features: &Features) -> Result<Built> {
+pub(super) fn build(
+    statement: &Statement,
+    plan: &Plan,
+    ranges: &[QueryRange],
+    parameters: &Parameters,
+    features: &Features,
+) -> Result<Built> {
     if statement.order_by.as_ref().is_some_and(|order_by| order_by.rank) {
-        return hybrid::build(statement, plan, features);
+        return hybrid::build(statement, plan, parameters, features);
     }
     let has_select_value = matches!(statement.list, SelectList::Value(_));
     let mut builder = Builder {

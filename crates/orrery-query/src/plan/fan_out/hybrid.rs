@@ -1,5 +1,7 @@
 //! The plan of `ORDER BY RANK`: one query for statistics, one per score.
 
+use orrery_model::Value;
+
 use super::build::Built;
 use super::features::{Feature, Features};
 use super::info::{HybridSearchInfo, QueryInfo};
@@ -7,9 +9,10 @@ use super::rewrite::{
     and, array, call, count, expr, item, item_array, object, payload, resumable_filter, rid_of, verbatim, window,
 };
 use crate::error::Result;
+use crate::parameters::Parameters;
 use crate::parse::Span;
 use crate::parse::ast::{
-    BinaryOperator, Direction, Expr, ExprKind, OrderBy, OrderKey, SelectList, Statement, Top, UnaryOperator,
+    BinaryOperator, Direction, Expr, ExprKind, OrderBy, OrderKey, SelectList, Statement, Step, Top, UnaryOperator,
 };
 use crate::parse::{print, print_expr};
 use crate::plan::Plan;
@@ -28,12 +31,12 @@ struct Component {
     reversed: bool,
 }
 
-pub(super) fn build(statement: &Statement, plan: &Plan, features: &Features) -> Result<Built> {
+pub(super) fn build(statement: &Statement, plan: &Plan, parameters: &Parameters, features: &Features) -> Result<Built> {
     let order_by = statement.order_by.as_ref();
     let Some(clause) = order_by.and_then(|order_by| RankClause::read(order_by).ok()) else {
         return Ok(Built::default());
     };
-    let components = components(&clause);
+    let components = components(&clause, parameters);
     let skips_rewrite = features.has(Feature::HybridSearchSkipOrderByRewrite);
     let infos = components.iter().map(|component| {
         if skips_rewrite && components.len() > 1 {
@@ -48,7 +51,7 @@ pub(super) fn build(statement: &Statement, plan: &Plan, features: &Features) -> 
         }
     });
     let hybrid = HybridSearchInfo {
-        global_statistics_query: statistics_query(statement, &clause),
+        global_statistics_query: statistics_query(statement, &clause, parameters),
         components: infos.collect(),
         weights: clause.weights.iter().map(|weight| weight.abs()).collect(),
         skip: statement.window.as_ref().map(|_| plan.window.offset),
@@ -66,7 +69,7 @@ pub(super) fn build(statement: &Statement, plan: &Plan, features: &Features) -> 
     })
 }
 
-fn components(clause: &RankClause<'_>) -> Vec<Component> {
+fn components(clause: &RankClause<'_>, parameters: &Parameters) -> Vec<Component> {
     let mut n_texts = 0;
     let mut component = |(index, score): (usize, &RankScore<'_>)| {
         let reversed = clause.weights.get(index).is_some_and(|weight| *weight < 0.0);
@@ -74,7 +77,7 @@ fn components(clause: &RankClause<'_>) -> Vec<Component> {
             RankScore::FullText { text, terms } => {
                 n_texts += 1;
                 Component {
-                    score: text_score(text, terms, n_texts - 1),
+                    score: text_score(text, single_terms(terms, parameters), n_texts - 1),
                     is_text: true,
                     reversed,
                 }
@@ -89,12 +92,34 @@ fn components(clause: &RankClause<'_>) -> Vec<Component> {
     clause.scores.iter().enumerate().map(&mut component).collect()
 }
 
+/// The terms one by one. An argument may be a list of them, and each needs its own count of hits.
+fn single_terms(arguments: &[Expr], parameters: &Parameters) -> Vec<Expr> {
+    let single = |argument: &Expr| match &argument.kind {
+        ExprKind::Array(terms) => terms.clone(),
+        ExprKind::Parameter(name) => match parameters.get(name) {
+            Some(Value::Array(terms)) => (0..terms.len()).map(|at| element(argument, at)).collect(),
+            _ => vec![argument.clone()],
+        },
+        _ => vec![argument.clone()],
+    };
+    arguments.iter().flat_map(single).collect()
+}
+
+/// `base[at]`
+fn element(base: &Expr, at: usize) -> Expr {
+    let index = expr(ExprKind::Number(orrery_model::Number::from(at as u64)));
+    expr(ExprKind::Postfix {
+        base: Box::new(base.clone()),
+        steps: vec![Step::Index(index)],
+    })
+}
+
 /// The placeholders are filled by the client once it has the statistics of all ranges.
-fn text_score(text: &Expr, terms: &[Expr], index: usize) -> Expr {
+fn text_score(text: &Expr, terms: Vec<Expr>, index: usize) -> Expr {
     let placeholder = |name: &str| verbatim(format!("{{documentdb-formattablehybridsearchquery-{name}}}"));
     let arguments = vec![
         text.clone(),
-        array(terms.to_vec()),
+        array(terms),
         placeholder("totaldocumentcount"),
         placeholder(&format!("totalwordcount-{index}")),
         placeholder(&format!("hitcountsarray-{index}")),
@@ -112,7 +137,7 @@ fn vector_score(arguments: &[Expr]) -> Expr {
     call("_VectorScore", pair)
 }
 
-fn statistics_query(statement: &Statement, clause: &RankClause<'_>) -> String {
+fn statistics_query(statement: &Statement, clause: &RankClause<'_>, parameters: &Parameters) -> String {
     let statistics = clause.scores.iter().filter_map(|score| match score {
         RankScore::FullText { text, terms } => {
             let text: &Expr = text;
@@ -123,7 +148,7 @@ fn statistics_query(statement: &Statement, clause: &RankClause<'_>) -> String {
                 )
             };
             let words = call("SUM", vec![call("_FullTextWordCount", vec![text.clone()])]);
-            let hits = array(terms.iter().map(hit).collect());
+            let hits = array(single_terms(terms, parameters).iter().map(hit).collect());
             Some(object([("totalWordCount", words), ("hitCounts", hits)]))
         }
         RankScore::Vector { .. } => None,

@@ -95,6 +95,11 @@ impl QueryRange {
     }
 
     /// Whether this is one complete partition key.
+    /// The one key it holds.
+    pub fn only_key(&self) -> Option<&Epk> {
+        self.is_point().then_some(&self.min)
+    }
+
     pub fn is_point(&self) -> bool {
         self.max_inclusive && *self != QueryRange::empty()
     }

@@ -36,7 +36,7 @@ pub fn query_plan(
     let definition = definition.clone().without_index_requirements();
     let plan = compiler::compile(query, &definition, parameters)?;
     let ranges = ranges::query_ranges(&plan, partition_key);
-    let built = build::build(query.statement(), &plan, &ranges, features)?;
+    let built = build::build(query.statement(), &plan, &ranges, parameters, features)?;
     features.require(&built.needed)?;
     Ok(QueryPlan {
         info: built.info,

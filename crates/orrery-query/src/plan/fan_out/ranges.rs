@@ -11,7 +11,7 @@ use super::info::QueryRange;
 use super::keys::Keys;
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Collection, Expr, Input, Plan, Step};
-use crate::run::{constant_truth, constant_value};
+use crate::run::Constants;
 
 /// The ranges a plan has to visit.
 pub(super) fn query_ranges(plan: &Plan, definition: &PartitionKeyDefinition) -> Vec<QueryRange> {
@@ -22,23 +22,23 @@ pub(super) fn query_ranges(plan: &Plan, definition: &PartitionKeyDefinition) -> 
     }
     let mut analysis = Analysis {
         definition,
-        planar: plan.planar,
+        constants: Constants::new(plan.planar),
         frames: vec![Some(Vec::new())],
     };
-    let keys = analysis.block(&plan.block);
+    let keys = analysis.block(&plan.block, true);
     to_ranges(keys, definition)
 }
 
 struct Analysis<'a> {
     definition: &'a PartitionKeyDefinition,
-    planar: bool,
+    constants: Constants,
     /// The document path that each frame is bound to, if it is one.
     frames: Vec<Option<Vec<Step>>>,
 }
 
 impl Analysis<'_> {
     /// The keys for which a block has rows.
-    fn block(&mut self, block: &Block) -> Keys {
+    fn block(&mut self, block: &Block, is_outermost: bool) -> Keys {
         let n_outer = self.frames.len();
         let mut keys = Keys::All;
         for source in &block.sources {
@@ -46,7 +46,7 @@ impl Analysis<'_> {
                 Collection::Value(expr) if !source.iterate => self.path(expr),
                 Collection::Value(_) => None,
                 Collection::Rows(inner) => {
-                    keys = keys.intersection(self.block(inner));
+                    keys = keys.intersection(self.block(inner, false));
                     None
                 }
             };
@@ -56,7 +56,10 @@ impl Analysis<'_> {
             keys = keys.intersection(self.truth(filter, true));
         }
         self.frames.truncate(n_outer);
-        keys
+        match block.has_row_anyway() && !is_outermost {
+            true => Keys::All,
+            false => keys,
+        }
     }
 
     /// The document path an expression stands for.
@@ -81,7 +84,7 @@ impl Analysis<'_> {
 
     /// The keys for which `expr` can be exactly `wanted`.
     fn truth(&mut self, expr: &Expr, wanted: bool) -> Keys {
-        if let Some(value) = constant_truth(expr, self.planar) {
+        if let Some(value) = self.constants.truth(expr) {
             return if value == Some(wanted) { Keys::All } else { Keys::none() };
         }
         match expr {
@@ -140,7 +143,7 @@ impl Analysis<'_> {
     /// The keys for which two expressions can be equal.
     fn equality(&self, a: &Expr, b: &Expr) -> Keys {
         for (one, other) in [(a, b), (b, a)] {
-            let Some(value) = constant_value(other, self.planar) else {
+            let Some(value) = self.constants.value(other) else {
                 continue;
             };
             if let Expr::Call { function, arguments } = one
@@ -169,14 +172,16 @@ impl Analysis<'_> {
             Expr::Subquery {
                 form: SubqueryForm::Scalar,
                 block,
-            } if block.grouping.is_none() => self.block(block),
+            } => self.block(block, false),
             Expr::Chain { first, rest } => {
                 let first = self.defined(first);
                 rest.iter()
                     .fold(first, |keys, (_, operand)| keys.intersection(self.defined(operand)))
             }
-            // Spatial functions are defined for objects only.
-            Expr::Call { function, arguments } if function.name.starts_with("ST_") => {
+            // Spatial functions are defined for objects only, but for those that ask whether it is one.
+            Expr::Call { function, arguments }
+                if function.name.starts_with("ST_") && !function.name.starts_with("ST_ISVALID") =>
+            {
                 let object = Value::Object(Object::new());
                 arguments.iter().fold(Keys::All, |keys, argument| {
                     keys.intersection(self.equals(argument, &object))
