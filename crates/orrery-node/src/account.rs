@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::api::Consistency;
+use crate::geo::bounds::Staleness;
 
 /// An account key. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub enum KeyKind {
 pub struct Account {
     pub id: String,
     pub consistency: Consistency,
+    /// Of bounded staleness.
+    pub staleness: Staleness,
     /// Display names; the first takes writes.
     pub regions: Vec<String>,
 }

@@ -90,7 +90,7 @@ impl Node {
         live.map(|range| self.partition_info(&entry, range)).collect()
     }
 
-    fn named(&self, database: &str, container: &str) -> Result<Arc<ContainerEntry>> {
+    pub(crate) fn named(&self, database: &str, container: &str) -> Result<Arc<ContainerEntry>> {
         let container = ContainerRef {
             database: Selector::Name(database.to_owned()),
             container: Selector::Name(container.to_owned()),

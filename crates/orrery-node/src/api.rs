@@ -10,7 +10,7 @@ use orrery_model::json::{Parsed, Value};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::patch::Patch;
 use orrery_model::session::SessionProgress;
-use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken};
+use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken, Timestamp};
 pub use orrery_partition::history::ChangeKind;
 pub use orrery_query::index::IndexUse;
 
@@ -34,16 +34,19 @@ pub enum Principal {
 /// What a resource token allows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// The container, or the child of a container, it is for.
+    /// What it is for; of an item, the container that holds it.
     pub resource: ResourceId,
     pub read_only: bool,
+    /// Nothing but this logical partition of it.
     pub partition_key: Option<PartitionKey>,
+    /// Nothing but items of this id: one, or one in each logical partition.
+    pub item: Option<String>,
 }
 
 /// What any request may carry.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the client has seen; reads wait for it or fail with 404/1002.
+    /// What the client has seen; reads at Session and above wait for it or fail with 404/1002.
     pub session: Option<SessionToken>,
     /// Weaker than the account's default, or absent.
     pub consistency: Option<Consistency>,
@@ -57,6 +60,13 @@ impl Options {
     /// The consistency of a read by an account with this default.
     pub fn level(&self, default: Consistency) -> Consistency {
         self.consistency.unwrap_or(default)
+    }
+
+    /// What a read by an account with this default must have seen: nothing at the levels that promise less than a session.
+    pub fn session(&self, default: Consistency) -> Option<&SessionToken> {
+        self.session
+            .as_ref()
+            .filter(|_| self.level(default) >= Consistency::Session)
     }
 }
 
@@ -219,6 +229,19 @@ pub enum ItemVerb {
     Delete { item: ItemSelector },
 }
 
+impl ItemVerb {
+    /// The item that it names; creating one names none.
+    pub fn item(&self) -> Option<&ItemSelector> {
+        match self {
+            ItemVerb::Create { .. } | ItemVerb::Upsert { .. } => None,
+            ItemVerb::Read { item }
+            | ItemVerb::Replace { item, .. }
+            | ItemVerb::Patch { item, .. }
+            | ItemVerb::Delete { item } => Some(item),
+        }
+    }
+}
+
 /// An item as the client sent it: its text and what parsing it gave.
 #[derive(Clone, Debug)]
 pub struct ItemBody {
@@ -296,6 +319,8 @@ pub struct ChangeFeedRead {
     pub from_history: FromHistory,
     /// Only what is known about the changes, without the items.
     pub facts_only: bool,
+    /// Only what every region of the account has: nothing that a forced failover could take back.
+    pub committed_only: bool,
     /// Answer a tag that outlives splits and merges, also when a plain position would do.
     pub lasting_tag: bool,
 }
@@ -448,6 +473,8 @@ pub struct Facts {
     pub query_metrics: Option<QueryMetrics>,
     /// First pages of queries: which indexes there are for it, if the client asked.
     pub index_use: Option<IndexUse>,
+    /// Queries that have to be run partition by partition: how.
+    pub query_plan: Option<Value>,
     /// Offer operations: least throughput the resource may have.
     pub min_throughput: Option<u32>,
 }
@@ -500,6 +527,10 @@ pub struct PartitionFacts {
     pub item_lsn: Option<Lsn>,
     /// With the partition and the LSN, all that a session token says of it.
     pub session_version: i64,
+    /// Up to where every region that serves has the partition, as far as this one knows.
+    pub committed: Option<Lsn>,
+    /// When this region began to serve the partition in the role it has.
+    pub since: Timestamp,
 }
 
 impl PartitionFacts {

@@ -3,7 +3,7 @@
 
 use orrery_model::{Error, PartitionKey, ResourceId, Result, Status};
 
-use crate::api::{ItemVerb, MetadataVerb, Operation, Principal};
+use crate::api::{ItemVerb, MetadataVerb, Operation, Principal, ResourceKind};
 
 /// Refuses a write by a principal that may only read.
 pub fn writes(principal: &Principal, operation: &Operation) -> Result<()> {
@@ -15,6 +15,18 @@ pub fn writes(principal: &Principal, operation: &Operation) -> Result<()> {
         return Err(forbidden("The given key or token allows reading only."));
     }
     Ok(())
+}
+
+/// Refuses a look at permissions by a key that allows reading only: with each of them comes a token that may allow more.
+pub fn permissions(principal: &Principal, operation: &Operation) -> Result<()> {
+    let is_about_permissions =
+        matches!(operation, Operation::Metadata(operation) if operation.kind == ResourceKind::Permission);
+    match principal {
+        Principal::Account { read_only: true } if is_about_permissions => Err(forbidden(
+            "A key that allows reading only does not allow reading permissions.",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Does an operation change anything?
@@ -38,20 +50,19 @@ pub fn is_write(operation: &Operation) -> bool {
     }
 }
 
-/// Refuses everything a resource token was not issued for.
+/// Refuses everything a resource token was not issued for. `item` is the id of the one item that a request is about; creating
+/// one is about the container.
 pub fn scope(
     principal: &Principal,
     container: &ResourceId,
     key: Option<&PartitionKey>,
-    item: Option<&ResourceId>,
+    item: Option<&str>,
 ) -> Result<()> {
     let Principal::Grant(grant) = principal else {
         return Ok(());
     };
-    let granted = grant.resource.as_bytes();
-    let inside =
-        container.as_bytes().starts_with(granted) || item.is_some_and(|item| item.as_bytes().starts_with(granted));
-    if !inside {
+    let is_inside = container.as_bytes().starts_with(grant.resource.as_bytes());
+    if !is_inside || (grant.item.is_some() && grant.item.as_deref() != item) {
         return Err(forbidden("The resource token was not issued for this resource."));
     }
     match &grant.partition_key {
@@ -59,6 +70,22 @@ pub fn scope(
             Err(forbidden("The resource token was issued for another partition key."))
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether a principal may be about one item only, whose id must then be known to tell.
+pub fn is_about_an_item(principal: &Principal) -> bool {
+    matches!(principal, Principal::Grant(grant) if grant.item.is_some())
+}
+
+/// Refuses a look at a container itself, its definition and partitions, to whom it does not concern. A token for one logical
+/// partition or one item needs both to find its way.
+pub fn about(principal: &Principal, container: &ResourceId) -> Result<()> {
+    match principal {
+        Principal::Grant(grant) if grant.resource.as_bytes().starts_with(container.as_bytes()) => Ok(()),
+        Principal::Grant(grant) if container.as_bytes().starts_with(grant.resource.as_bytes()) => Ok(()),
+        Principal::Grant(_) => Err(forbidden("The resource token was not issued for this resource.")),
+        Principal::Account { .. } => Ok(()),
     }
 }
 

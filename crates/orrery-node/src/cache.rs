@@ -157,11 +157,14 @@ impl HotCache {
             shard.n_barred -= 1;
             // A key changed twice in one batch is released twice; the later version must win.
             shard.remove(hashed);
+            let mut is_latest = true;
             if let Some(lsn) = lsn {
                 let changed = shard.changed.entry(key.log).or_insert(lsn);
+                is_latest = *changed <= lsn;
                 *changed = (*changed).max(lsn);
             }
-            if let Some(item) = item {
+            // Else the log has been with another owner since.
+            if let Some(item) = item.filter(|_| is_latest) {
                 shard.insert(hashed, item, bytes_max);
             }
         });
@@ -175,6 +178,18 @@ impl HotCache {
             let gone = shard.entries.extract_if(|entry| entry.name.log == log);
             shard.bytes -= gone.map(|entry| size(&entry)).sum::<usize>();
             shard.changed.remove(&log);
+        }
+    }
+
+    /// The same for a log that stands at `lsn` and may have been changed by others up to there: what was read before does not
+    /// come back.
+    pub fn begin(&self, log: LogId, lsn: Lsn) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let shard = &mut *shard;
+            let gone = shard.entries.extract_if(|entry| entry.name.log == log);
+            shard.bytes -= gone.map(|entry| size(&entry)).sum::<usize>();
+            shard.changed.insert(log, lsn);
         }
     }
 

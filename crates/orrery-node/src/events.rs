@@ -59,6 +59,14 @@ pub enum Happening {
         to: String,
         /// That only the old one has.
         lost_transactions: u64,
+        /// Logs of which it has more that could not be counted.
+        n_uncounted: u64,
+    },
+    /// What a region alone had could not all be kept when it came back, and whoever brought it back accepted that.
+    ConflictsDropped {
+        region: String,
+        n_versions: u64,
+        n_unreadable_logs: u64,
     },
     /// A fault rule was applied to a request.
     FaultApplied {

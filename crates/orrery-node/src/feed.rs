@@ -59,6 +59,8 @@ async fn read_page(
         .map(|text| Continuation::decode(text, secret))
         .transpose()?;
     let mut collected = Collected::new(page.n_items_max.unwrap_or(PAGE_ITEMS_DEFAULT).clamp(1, PAGE_ITEMS_MAX));
+    let account = node.account();
+    let session = options.session(account.consistency);
     let mut ranges: VecDeque<RangeEntry> = container.overlapping(&range).cloned().collect();
     while let Some(entry) = ranges.pop_front() {
         if after.as_ref().is_some_and(|after| entry.range.max <= after.epk) {
@@ -75,8 +77,9 @@ async fn read_page(
         };
         partition.throttle.admit(|| node.now())?;
         partition
-            .wait_for_session(options.session.as_ref(), &entry.parents, container.n_partitions_ever)
+            .wait_for_session(session, &entry.parents, container.n_partitions_ever)
             .await?;
+        node.await_bound(options, &partition).await?;
         facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
         let Some(part) = range.intersection(&entry.range) else {
             continue;
@@ -130,8 +133,8 @@ fn successors(node: &Node, container: &ContainerEntry, gone: &RangeEntry) -> Opt
 /// The EPKs a feed is about. A named partition must still exist.
 pub fn target_range(container: &ContainerEntry, target: &FeedTarget) -> Result<EpkRange> {
     let mut range = match target.partition {
-        Some(partition) => container.range(partition).ok_or_else(gone)?.range.clone(),
-        None => EpkRange::full(),
+        Some(partition) => Some(container.range(partition).ok_or_else(gone)?.range.clone()),
+        None => None,
     };
     if let Some(key) = &target.partition_key {
         let definition = container.definition.partition_key();
@@ -148,9 +151,15 @@ pub fn target_range(container: &ContainerEntry, target: &FeedTarget) -> Result<E
         } else {
             definition.complete(key)?
         };
-        range = range
-            .intersection(&EpkRange::of_key(definition, &key))
-            .ok_or_else(gone)?;
+        let keyed = EpkRange::of_key(definition, &key);
+        range = Some(match range {
+            Some(range) => range.intersection(&keyed).ok_or_else(gone)?,
+            None => keyed,
+        });
+    }
+    let range = range.unwrap_or_else(EpkRange::full);
+    if target.epk_min.is_none() && target.epk_max.is_none() {
+        return Ok(range);
     }
     let bounds = EpkRange::new(
         target.epk_min.clone().unwrap_or_else(Epk::min),

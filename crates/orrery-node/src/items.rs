@@ -102,14 +102,17 @@ async fn read(
     facts: &mut Facts,
 ) -> Result<Outcome> {
     let key = required_key(container, key)?;
-    authorize::scope(principal, &container.rid, Some(&key), item_rid(item))?;
     let epk = Epk::of(container.definition.partition_key(), &key);
+    check_scope(node, principal, container, (&key, &epk), Some(item))?;
     let (container, partition) = serving(node, container, &epk)?;
     partition.throttle.admit(|| node.now())?;
+    let account = node.account();
+    let session = options.session(account.consistency);
     let ancestors = container.range(partition.id).map_or(&[][..], |range| &range.parents);
     partition
-        .wait_for_session(options.session.as_ref(), ancestors, container.n_partitions_ever)
+        .wait_for_session(session, ancestors, container.n_partitions_ever)
         .await?;
+    node.await_bound(options, &partition).await?;
     let found = match item {
         ItemSelector::Id(id) => partition.find(&container.definition, &epk, id)?,
         ItemSelector::Rid(rid) => match item_number(&container, rid) {
@@ -149,8 +152,10 @@ async fn write(
     verb: ItemVerb,
     facts: &mut Facts,
 ) -> Result<Outcome> {
+    // Known before the step is made of it, and needed after: the step has the key.
+    let item = verb.item().filter(|_| authorize::is_about_an_item(principal)).cloned();
     let step = prepare(container, key, precondition, verb)?;
-    authorize::scope(principal, &container.rid, Some(&step.key), None)?;
+    check_scope(node, principal, container, (&step.key, &step.epk), item.as_ref())?;
     let epk = step.epk.clone();
     let answer = send(node, container, &epk, Command::Item(step), facts).await?;
     let result = answer
@@ -322,11 +327,35 @@ pub fn item_number(container: &ContainerEntry, rid: &ResourceId) -> Option<u64> 
     (number >> 60 == ChildKind::Item as u64).then_some(number)
 }
 
-fn item_rid(item: &ItemSelector) -> Option<&ResourceId> {
-    match item {
-        ItemSelector::Rid(rid) => Some(rid),
-        ItemSelector::Id(_) => None,
-    }
+/// Refuses an operation on an item, or on none in particular, that a resource token was not issued for.
+pub fn check_scope(
+    node: &Node,
+    principal: &Principal,
+    container: &Arc<ContainerEntry>,
+    (key, epk): (&PartitionKey, &Epk),
+    item: Option<&ItemSelector>,
+) -> Result<()> {
+    let found;
+    let id = match item {
+        Some(ItemSelector::Id(id)) => Some(id.as_str()),
+        // An item keeps its id for as long as it has its number, so what is found here still holds when it is used.
+        Some(ItemSelector::Rid(rid)) if authorize::is_about_an_item(principal) => {
+            found = id_of(node, container, epk, rid)?;
+            found.as_deref()
+        }
+        Some(ItemSelector::Rid(_)) | None => None,
+    };
+    authorize::scope(principal, &container.rid, Some(key), id)
+}
+
+/// The id of the item with a resource id.
+fn id_of(node: &Node, container: &Arc<ContainerEntry>, epk: &Epk, rid: &ResourceId) -> Result<Option<String>> {
+    let Some(number) = item_number(container, rid) else {
+        return Ok(None);
+    };
+    let (container, partition) = serving(node, container, epk)?;
+    let item = partition.find_number(&container.definition, epk, number)?;
+    Ok(item.and_then(|item| String::from_utf8(item.id.to_vec()).ok()))
 }
 
 /// Removes every item of one logical partition, a bounded number per transaction.
@@ -337,7 +366,6 @@ pub async fn delete_partition_key(
     container: &ContainerRef,
     key: &PartitionKey,
 ) -> Result<Reply, Failure> {
-    const ITEMS_PER_TRANSACTION: usize = 500;
     let container = find_container(node, options, container)?;
     let key = container.definition.partition_key().complete(key)?;
     authorize::scope(principal, &container.rid, Some(&key), None)?;
@@ -346,30 +374,31 @@ pub async fn delete_partition_key(
         container: Some(Arc::clone(&container.facts)),
         ..Facts::default()
     };
+    // Of what was begun all is done, also when the client does not wait for it.
+    let worker = Arc::clone(node);
+    let deleted = node.uncancelled(async move {
+        let result = delete_all(&worker, &container, &epk, &mut facts).await;
+        Ok((result, facts))
+    });
+    let (result, facts) = deleted.await?;
+    finish(result.map(|()| Outcome::Deleted), facts)
+}
+
+async fn delete_all(node: &Arc<Node>, container: &Arc<ContainerEntry>, epk: &Epk, facts: &mut Facts) -> Result<()> {
+    const ITEMS_PER_TRANSACTION: usize = 500;
     let mut charge = Charge::ZERO;
     loop {
         let command = Command::DeleteKey {
             epk: epk.clone(),
             limit: ITEMS_PER_TRANSACTION,
         };
-        let answer = send(node, &container, &epk, command, &mut facts).await;
+        let answer = send(node, container, epk, command, facts).await;
         charge += facts.charge;
-        match answer {
-            Ok(answer) if answer.more => {}
-            Ok(_) => break,
-            Err(error) => {
-                return Err(Failure {
-                    error,
-                    facts: Box::new(facts),
-                });
-            }
+        facts.charge = charge;
+        if !answer?.more {
+            return Ok(());
         }
     }
-    facts.charge = charge;
-    Ok(Reply {
-        outcome: Outcome::Deleted,
-        facts,
-    })
 }
 
 pub fn gone() -> Error {

@@ -74,7 +74,7 @@ fn measure(name: &'static str, help: &'static str, reading: Reading) -> Measure 
 
 fn node_measures(node: &Node) -> Vec<Measure> {
     let meters = &node.meters;
-    let cache = node.cache.usage();
+    let cache = node.cache.items.usage();
     let n_partitions = node
         .control
         .catalogue()

@@ -4,30 +4,27 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use orrery_model::log::{Opened, Operation as LogOperation, Transaction};
+use orrery_model::log::{Operation as LogOperation, Transaction};
 use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status, Timestamp};
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::project::Projector;
-use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Health, Log, LogInfo, Project as _, Role, Staged, Store};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::account::{Account, AccountKeys, KeyKind, Secret};
 use crate::api::{Consistency, Failure, Operation, Options, Reply, Request};
-use crate::cache::HotCache;
+use crate::caches::Caches;
 use crate::catalogue::{ContainerEntry, RangeEntry, Record};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::Events;
-use crate::geo::duty::{Duty, Promise};
+use crate::geo::duty::{Duty, EVERYWHERE_WAIT, Promise, unconfirmed};
+use crate::metadata::conflicts::ConflictLimits;
 use crate::meters::Meters;
-use crate::partition::{Commitment, Partition};
+use crate::partition::Partition;
 use crate::query::{self, ItemQuery, QueryCache, QueryLoad};
 use crate::tasks::Tasks;
-use crate::throttle::Throttle;
-use crate::writer::{INBOX, Writer};
 use crate::{authorize, batch, change_feed, feed, items, metadata, purge, ranges, recovery, reindex, reshard};
 
 /// What a node is told when it starts. Plain values; parts with behaviour are arguments of [`Node::start`].
@@ -46,6 +43,14 @@ pub struct NodeSettings {
     pub purge_interval: Duration,
     /// A query that has no answer after this long fails.
     pub query_time_max: Duration,
+    pub conflicts: ConflictLimits,
+    /// Entries that a page of the change feed looks at; what it does not find among them is left to the next one.
+    pub feed_entries_max: usize,
+}
+
+impl NodeSettings {
+    /// What a page of the change feed looks at unless somebody wants it otherwise.
+    pub const FEED_ENTRIES_MAX: usize = 200_000;
 }
 
 /// One region of one account.
@@ -56,11 +61,13 @@ pub struct Node {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) control: Control,
     pub(crate) tasks: Tasks,
-    pub(crate) cache: Arc<HotCache>,
+    pub(crate) cache: Arc<Caches>,
     /// Holds nothing: for partitions that change without this node's doing.
-    no_cache: Arc<HotCache>,
+    pub(crate) no_cache: Arc<Caches>,
     /// Held while this node changes its role in a cluster, or what it knows as a follower.
     pub(crate) changing_role: tokio::sync::Mutex<()>,
+    /// Splits and merges that somebody is at.
+    pub(crate) resharding: reshard::AtWork,
     pub(crate) meters: Meters,
     events: Events,
     /// Readers of change feeds that may wait at a time.
@@ -74,7 +81,9 @@ pub struct Node {
     /// Wakes who applies changed indexing policies.
     pub(crate) policy_changed: Notify,
     keys: RwLock<Arc<AccountKeys>>,
-    partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
+    pub(crate) partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
+    /// In a cluster: everything the system log asks of this node is done up to there.
+    pub(crate) carried_out: watch::Sender<Lsn>,
 }
 
 /// Queries that take long run on no more threads than there are processors.
@@ -107,11 +116,13 @@ impl Node {
             true => Role::Own { epoch },
             false => Role::Follow,
         };
-        let control = Control::open(&*store, role, Arc::clone(&clock), events.clone()).await?;
+        let duty = Arc::new(duty);
+        let own_log = duty.of(LogId::SYSTEM);
+        let control = Control::open(&*store, role, Arc::clone(&clock), events.clone(), own_log).await?;
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {
-            cache: Arc::new(HotCache::new(settings.cache_bytes)),
-            no_cache: Arc::new(HotCache::new(0)),
+            cache: Arc::new(Caches::new(settings.cache_bytes)),
+            no_cache: Arc::new(Caches::new(0)),
             query_load: QueryLoad::new(heavy_queries_max()),
             account: RwLock::new(Arc::new(settings.account.clone())),
             settings,
@@ -122,12 +133,14 @@ impl Node {
             meters: Meters::default(),
             events,
             feed_waiters: Semaphore::new(change_feed::WAITERS_MAX),
-            duty: Arc::new(duty),
+            duty,
             keys: RwLock::new(Arc::new(keys)),
             partitions: RwLock::default(),
+            carried_out: watch::Sender::default(),
             policy_changed: Notify::new(),
             query_cache: QueryCache::default(),
             changing_role: tokio::sync::Mutex::default(),
+            resharding: reshard::AtWork::default(),
         });
         node.open_all().await?;
         if node.duty.writes() {
@@ -160,11 +173,20 @@ impl Node {
             operation,
         } = request;
         authorize::writes(&principal, &operation)?;
-        if options.hub_only || authorize::is_write(&operation) {
+        authorize::permissions(&principal, &operation)?;
+        // In a cluster each partition knows by itself whether it is written here.
+        let is_partitions = self.duty.clustered && !matches!(operation, Operation::Metadata(_));
+        let is_write = authorize::is_write(&operation);
+        if (options.hub_only || is_write) && !is_partitions {
             self.duty.check_writes()?;
         }
+        let shows_catalogue = matches!(operation, Operation::Metadata(_) | Operation::PartitionRanges { .. });
+        let shown = match self.duty.promise {
+            Promise::Within(_) => self.control.shown(),
+            Promise::Local | Promise::Everywhere => Lsn::ZERO,
+        };
         // Boxed where it is rare: what a request could be besides is not part of every request's state.
-        match operation {
+        let answered = match operation {
             Operation::Metadata(operation) => Box::pin(metadata::execute(self, &principal, operation)).await,
             Operation::PartitionRanges { container, since } => {
                 ranges::read(self, &principal, &options, &container, since.as_deref())
@@ -213,7 +235,13 @@ impl Node {
                 Box::pin(planned).await
             }
             Operation::ChangeFeed(read) => Box::pin(change_feed::read(self, &principal, &options, read)).await,
+        };
+        // That there is no such container is read from the catalogue, too.
+        let is_missing = |failure: &Failure| failure.error.status() == Status::PARENT_NOT_FOUND;
+        if !is_write && (shows_catalogue || answered.as_ref().is_err_and(is_missing)) {
+            Box::pin(self.confirm_catalogue(&options, shown)).await?;
         }
+        answered
     }
 
     /// The account as clients see it now.
@@ -241,7 +269,7 @@ impl Node {
     /// Replaces one key by a new one; whoever used the old one is refused from now on.
     pub async fn rotate_key(self: &Arc<Node>, kind: KeyKind) -> Result<Secret> {
         let node = Arc::clone(self);
-        self.uncancelled(async move {
+        self.change_catalogue(async move {
             let mut change = node.control.change().await;
             let mut keys = AccountKeys::clone(&node.keys());
             let fresh = Secret((node.settings.fresh_secret)().to_vec());
@@ -276,12 +304,11 @@ impl Node {
     /// Before a strong read answers with what a partition held at `lsn`: waits until every region that serves has it, so
     /// that no later read anywhere shows less. Other reads do not wait.
     pub(crate) async fn confirm(&self, options: &Options, partition: &Partition, lsn: Lsn) -> Result<()> {
-        let strong = options.consistency.is_none_or(|level| level == Consistency::Strong);
         if self.duty.clustered && options.level(self.account().consistency) == Consistency::Strong {
             // After the snapshot was taken: nobody else had written by then.
             partition.log.barrier().await.map_err(unreadable)?;
         }
-        if self.duty.promise == Promise::Everywhere && strong {
+        if self.is_strong(options) {
             // Asked first: what was read by a region that was left out does not become right when it is taken back.
             self.check_in_quorum()?;
             partition.wait_committed(lsn).await?;
@@ -289,6 +316,45 @@ impl Node {
             self.check_in_quorum()?;
         }
         Ok(())
+    }
+
+    /// Is this a read that must show what was acknowledged in any region?
+    fn is_strong(&self, options: &Options) -> bool {
+        let asks = options.consistency.is_none_or(|level| level == Consistency::Strong);
+        self.duty.promise == Promise::Everywhere && asks
+    }
+
+    /// The same before an answer that says what the catalogue said at some time after `shown`.
+    async fn confirm_catalogue(&self, options: &Options, shown: Lsn) -> Result<()> {
+        if self.is_strong(options) {
+            self.check_in_quorum()?;
+            self.control.wait_committed(self.control.shown()).await?;
+            self.check_in_quorum()?;
+        }
+        if let Some(age) = self.bound_of(options) {
+            self.duty.freshness.wait(&*self.control.log(), Some(shown), age).await?;
+        }
+        Ok(())
+    }
+
+    /// Before a read takes its snapshot: under bounded staleness this region must lack nothing that was acknowledged too long
+    /// ago. Reads that ask for less do not wait.
+    pub(crate) async fn await_bound(&self, options: &Options, partition: &Partition) -> Result<()> {
+        match self.bound_of(options) {
+            Some(age) => self.duty.freshness.wait(&*partition.log, None, age).await,
+            None => Ok(()),
+        }
+    }
+
+    /// How old what a read does not show may be, where that is bounded and not known anyway.
+    fn bound_of(&self, options: &Options) -> Option<Duration> {
+        let Promise::Within(bounds) = self.duty.promise else {
+            return None;
+        };
+        let asks = options
+            .consistency
+            .is_none_or(|level| level >= Consistency::BoundedStaleness);
+        (asks && !self.duty.writes()).then_some(bounds.age)
     }
 
     fn check_in_quorum(&self) -> Result<()> {
@@ -323,6 +389,31 @@ impl Node {
             .map_err(|_| Error::new(Status::INTERNAL, "The operation ended without an answer."))?
     }
 
+    /// Runs a client's change of the catalogue. Under strong consistency it is answered once every region that counts has it, a
+    /// refusal as well: it may be because of a change that is not everywhere yet.
+    pub(crate) async fn change_catalogue<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let duty = self.control.duty();
+        let term = duty.term();
+        let changed = self.uncancelled(work).await;
+        let is_confirmed = match duty.is_strong() {
+            true => {
+                let everywhere = duty.committed_in(term, self.control.shown());
+                let waited = tokio::time::timeout(EVERYWHERE_WAIT, everywhere).await;
+                waited.unwrap_or(false)
+            }
+            // What was begun before another region took over may be cut off by it.
+            false => duty.term() == term,
+        };
+        match is_confirmed {
+            true => changed,
+            // It is durable here and may yet be everywhere.
+            false => changed.and_then(|_| Err(unconfirmed())),
+        }
+    }
+
     /// The running partition behind an entry of the catalogue.
     pub(crate) fn partition(&self, range: &RangeEntry) -> Result<Arc<Partition>> {
         let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
@@ -330,232 +421,6 @@ impl Node {
             .get(&range.log)
             .cloned()
             .ok_or_else(|| Error::new(Status::PARTITION_GONE, "The partition is not served here."))
-    }
-
-    /// Opens a partition's log, brings it up to the container's definition, and starts its writer.
-    pub(crate) async fn open_partition(
-        &self,
-        container: &ContainerEntry,
-        range: &RangeEntry,
-    ) -> Result<Arc<Partition>> {
-        let owner = self
-            .store
-            .list()
-            .map_err(unreadable)?
-            .iter()
-            .find(|info| info.log == range.log)
-            .map_or(Epoch(1), owning_epoch);
-        self.open_partition_as(container, range, owner).await
-    }
-
-    /// Opens a partition that another region writes.
-    pub(crate) async fn open_follower(&self, range: &RangeEntry) -> Result<Arc<Partition>> {
-        let log = self.store.open(range.log, Role::Follow).await.map_err(unreadable)?;
-        // No writer takes anything from this inbox: whatever is put in is refused.
-        let (sender, _) = mpsc::channel(1);
-        let cache = match self.duty.clustered {
-            // What comes into the log by itself would not come into the cache.
-            true => Arc::clone(&self.no_cache),
-            false => Arc::clone(&self.cache),
-        };
-        let partition = Partition::new(
-            range.partition,
-            log,
-            sender,
-            cache,
-            Throttle::default(),
-            CancellationToken::new(),
-            Commitment::Learned(watch::Sender::new(Lsn::ZERO)),
-        )?;
-        let partition = Arc::new(partition.without_writer());
-        self.partitions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(range.log, Arc::clone(&partition));
-        Ok(partition)
-    }
-
-    pub(crate) async fn open_partition_as(
-        &self,
-        container: &ContainerEntry,
-        range: &RangeEntry,
-        owner: Epoch,
-    ) -> Result<Arc<Partition>> {
-        let log = self
-            .store
-            .open(
-                range.log,
-                Role::Own {
-                    epoch: owner.max(Epoch(1)),
-                },
-            )
-            .await
-            .map_err(unreadable)?;
-        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
-        let state = match state {
-            Some(state) => state,
-            None => self.append_opened(&*log, container, range).await?,
-        };
-        let (sender, inbox) = mpsc::channel(INBOX);
-        let ended = CancellationToken::new();
-        let duty = self.duty.of(range.log);
-        let head = log.head();
-        duty.progress.begin(head.lsn, Lsn((head.lsn.0 >> 32) << 32));
-        let partition = Partition::new(
-            range.partition,
-            Arc::clone(&log),
-            sender,
-            Arc::clone(&self.cache),
-            Throttle::default(),
-            ended.clone(),
-            Commitment::Counted(duty.clone()),
-        )?;
-        let partition = Arc::new(partition);
-        let writer = Writer {
-            duty,
-            tasks: self.tasks.clone(),
-            partition: range.partition,
-            identity: container.identity.clone(),
-            log,
-            definition: Arc::clone(&container.definition),
-            cache: Arc::clone(&self.cache),
-            clock: Arc::clone(&self.clock),
-            last_at: state.head_at,
-        };
-        self.tasks.spawn(writer.run(inbox, ended.drop_guard()));
-        self.partitions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(range.log, Arc::clone(&partition));
-        if state.definition_version < container.definition_version && state.children.is_empty() {
-            partition.command(define(container)).await?;
-        }
-        Ok(partition)
-    }
-
-    /// The first entry of a new container's partition.
-    async fn append_opened(
-        &self,
-        log: &dyn Log,
-        container: &ContainerEntry,
-        range: &RangeEntry,
-    ) -> Result<PartitionState> {
-        let opened = Opened {
-            partition: range.partition,
-            range: range.range.clone(),
-            parents: Vec::new(),
-            session_version: 0,
-            definition_version: container.definition_version,
-            definition: container.definition.to_stored().into(),
-        };
-        append_one(log, self.clock.now(), LogOperation::Opened(opened)).await?;
-        let state = PartitionState::load(&*log.snapshot().map_err(unreadable)?).map_err(unreadable)?;
-        state.ok_or_else(|| Error::new(Status::INTERNAL, "a partition that was opened has no state"))
-    }
-
-    /// The logs of all partitions that are open.
-    pub(crate) fn open_logs(&self) -> Vec<LogId> {
-        let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
-        partitions.keys().copied().collect()
-    }
-
-    /// Takes a partition out of service: its writer ends once the last request lets go of it.
-    pub(crate) fn close_partition(&self, log: LogId) -> Option<Arc<Partition>> {
-        let closed = self
-            .partitions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&log);
-        self.cache.clear(log);
-        closed
-    }
-
-    /// Takes partitions out of service and gives their space back when the last request has let go of them: one that is
-    /// still under way must not meet a view that is being emptied. What is cut off goes at the next start.
-    pub(crate) fn retire_partitions(&self, logs: Vec<LogId>) {
-        for log in logs {
-            let closed = self.close_partition(log);
-            let ended = closed.as_ref().map(|partition| partition.ended());
-            drop(closed);
-            let (store, stopped) = (Arc::clone(&self.store), self.tasks.stopped());
-            self.tasks.spawn(async move {
-                if let Some(ended) = ended {
-                    tokio::select! {
-                        // Both are safe to drop: neither has begun anything.
-                        () = ended => {}
-                        () = stopped => return,
-                    }
-                }
-                if let Err(error) = store.drop_log(log).await {
-                    tracing::warn!(%log, %error, "a log that is no longer needed stays until the next start");
-                }
-            });
-        }
-    }
-
-    /// Sets every partition's share of its container's throughput.
-    pub(crate) fn set_throttles(&self, container: &ContainerEntry) {
-        if !self.settings.enforce_throughput {
-            return;
-        }
-        let throughput = self.control.catalogue().throughput_of(&container.rid);
-        let share = throughput.map_or(0, |throughput| throughput.peak() / container.ranges.len().max(1) as u32);
-        for range in &container.ranges {
-            if let Ok(partition) = self.partition(range) {
-                partition.throttle.set_rate(share);
-            }
-        }
-    }
-
-    /// Opens every partition the catalogue names that is not open yet.
-    pub(crate) async fn open_all(&self) -> Result<()> {
-        let containers: Vec<Arc<ContainerEntry>> = self.control.catalogue().containers().cloned().collect();
-        let owners: HashMap<LogId, Epoch> = self
-            .store
-            .list()
-            .map_err(unreadable)?
-            .into_iter()
-            .map(|info| (info.log, owning_epoch(&info)))
-            .collect();
-        for container in containers {
-            for range in &container.ranges {
-                if self.partition(range).is_ok() {
-                    continue;
-                }
-                if !self.duty.writes() {
-                    // One that has not arrived yet is installed by whoever follows the leader.
-                    if owners.contains_key(&range.log) {
-                        self.open_follower(range).await?;
-                    }
-                    continue;
-                }
-                let owner = owners.get(&range.log).copied().unwrap_or(Epoch(1));
-                self.open_partition_as(&container, range, owner).await?;
-            }
-            self.set_throttles(&container);
-        }
-        Ok(())
-    }
-
-    /// Drops logs that no record names: left behind by a crash in the middle of a create, delete, split or restore.
-    pub(crate) async fn drop_strangers(&self) -> Result<()> {
-        let known: std::collections::HashSet<LogId> = {
-            let catalogue = self.control.catalogue();
-            let live = catalogue
-                .containers()
-                .flat_map(|container| container.ranges.iter().map(|range| range.log));
-            let saved = catalogue
-                .snapshots
-                .values()
-                .flat_map(|saved| saved.partitions.iter().map(|saved| saved.copy));
-            live.chain(saved).chain([LogId::SYSTEM]).collect()
-        };
-        for info in self.store.list().map_err(unreadable)? {
-            if !known.contains(&info.log) {
-                self.store.drop_log(info.log).await.map_err(unreadable)?;
-            }
-        }
-        Ok(())
     }
 }
 

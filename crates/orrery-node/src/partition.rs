@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orrery_model::session::SessionProgress;
-use orrery_model::{ContainerDefinition, Epk, Error, Lsn, PartitionId, Result, SessionToken, Status};
+use orrery_model::{ContainerDefinition, Epk, Error, Lsn, PartitionId, Result, SessionToken, Status, Timestamp};
 use orrery_partition::command::{Command, StepResult};
 use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, EpkForm};
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Snapshot};
 use orrery_partition::stored::StoredItem;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::PartitionFacts;
-use crate::cache::{CacheKey, HotCache};
-use crate::geo::duty::LogDuty;
+use crate::cache::CacheKey;
+use crate::caches::Caches;
+use crate::geo::duty::{LogDuty, confirmed, write_forbidden};
+use crate::recent::ChangeId;
 use crate::throttle::Throttle;
+use crate::watched::Watched;
 
 /// How long a read waits for the partition to reach the client's session token.
 const SESSION_WAIT: Duration = Duration::from_millis(500);
-
-/// How long a strong read waits for the other regions.
-const COMMITTED_WAIT: Duration = Duration::from_secs(5);
 
 /// The partition's front.
 #[derive(Debug)]
@@ -35,11 +35,13 @@ pub struct Partition {
     pub throttle: Throttle,
     session_version: AtomicU64,
     inbox: mpsc::Sender<Job>,
-    cache: Arc<HotCache>,
+    cache: Arc<Caches>,
     ended: CancellationToken,
     /// Ends a partition without a writer when nobody holds it any more.
     _ends_with_holders: Option<DropGuard>,
     commitment: Commitment,
+    /// When it was opened in the role it has.
+    since: Timestamp,
 }
 
 /// How this region knows what every region has.
@@ -48,7 +50,7 @@ pub enum Commitment {
     /// It writes, and counts what the others report.
     Counted(LogDuty),
     /// It follows, and is told.
-    Learned(watch::Sender<Lsn>),
+    Learned(Arc<Watched<Lsn>>),
 }
 
 /// A message to the writer.
@@ -91,14 +93,19 @@ impl Held {
 }
 
 impl Partition {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "two call sites; a struct would only name its fields again"
+    )]
     pub fn new(
         id: PartitionId,
         log: Arc<dyn Log>,
         inbox: mpsc::Sender<Job>,
-        cache: Arc<HotCache>,
+        cache: Arc<Caches>,
         throttle: Throttle,
         ended: CancellationToken,
         commitment: Commitment,
+        since: Timestamp,
     ) -> Result<Partition> {
         let partition = Partition {
             id,
@@ -110,6 +117,7 @@ impl Partition {
             ended,
             _ends_with_holders: None,
             commitment,
+            since,
         };
         partition.refresh_session_version()?;
         Ok(partition)
@@ -134,26 +142,45 @@ impl Partition {
     /// This region has been told that every region has everything up to `lsn`.
     pub fn learn_committed(&self, lsn: Lsn) {
         if let Commitment::Learned(known) = &self.commitment {
-            known.send_modify(|known| *known = (*known).max(lsn));
+            known.modify(|known| *known = (*known).max(lsn));
+        }
+    }
+
+    /// Up to where every region that serves has the partition. `None` while nobody has told.
+    fn committed(&self) -> Option<Lsn> {
+        match &self.commitment {
+            Commitment::Counted(duty) => Some(duty.progress.everywhere()),
+            Commitment::Learned(known) => Some(*known.read()).filter(|known| *known > Lsn::ZERO),
+        }
+    }
+
+    /// Completes when every region that serves has everything up to `lsn`. Holds nothing of the partition.
+    pub fn everywhere_reaches(&self, lsn: Lsn) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let known = match &self.commitment {
+            Commitment::Counted(duty) => Err(Arc::clone(&duty.progress)),
+            Commitment::Learned(known) => Ok(Arc::clone(known)),
+        };
+        async move {
+            match known {
+                Err(progress) => progress.everywhere_reaches(lsn).await,
+                // Of a partition that is gone nobody tells any more; that is waited for beside this.
+                Ok(known) => known.wait_for(|known| *known >= lsn).await,
+            }
         }
     }
 
     /// Waits until every region that serves has everything up to `lsn`, as a strong read must before it answers.
     pub async fn wait_committed(&self, lsn: Lsn) -> Result<()> {
-        let arrives = async {
+        confirmed(async {
             match &self.commitment {
                 Commitment::Counted(duty) => duty.committed_now(lsn).await,
-                // The sender lives in `self`, so waiting cannot fail.
-                Commitment::Learned(known) => known.subscribe().wait_for(|known| *known >= lsn).await.is_ok(),
+                Commitment::Learned(known) => {
+                    known.wait_for(|known| *known >= lsn).await;
+                    true
+                }
             }
-        };
-        match tokio::time::timeout(COMMITTED_WAIT, arrives).await {
-            Ok(true) => Ok(()),
-            _ => Err(Error::new(
-                Status::UNAVAILABLE,
-                "This region cannot tell now whether it is up to date with the others.",
-            )),
-        }
+        })
+        .await
     }
 
     /// Sends a command to the writer and waits for its answer. Going away early does not undo it.
@@ -165,11 +192,34 @@ impl Partition {
     /// in the order they were put in.
     pub async fn submit(&self, command: Command) -> Result<impl Future<Output = Result<Answer>> + use<>> {
         let (reply, answer) = oneshot::channel();
-        self.inbox
-            .send(Job::Command { command, reply })
-            .await
-            .map_err(|_| stopping())?;
+        let sent = self.inbox.send(Job::Command { command, reply }).await;
+        sent.map_err(|_| self.without_taker())?;
         Ok(async move { answer.await.map_err(|_| stopping())? })
+    }
+
+    /// Why nobody takes a command.
+    fn without_taker(&self) -> Error {
+        match &self.commitment {
+            Commitment::Learned(_) => write_forbidden(),
+            Commitment::Counted(_) => stopping(),
+        }
+    }
+
+    /// Whether this node may write the partition's log.
+    pub fn is_owned(&self) -> bool {
+        matches!(&self.commitment, Commitment::Counted(duty) if duty.is_owned())
+    }
+
+    /// Whether it was opened to be written here, and is so no more.
+    pub fn has_ceased(&self) -> bool {
+        matches!(&self.commitment, Commitment::Counted(duty) if duty.is_clustered() && !duty.is_owned())
+    }
+
+    /// In a cluster: nothing more is written here. What is under way may still be.
+    pub fn cease(&self) {
+        if let Commitment::Counted(duty) = &self.commitment {
+            duty.cease();
+        }
     }
 
     /// Stops the writer until the answer is dropped.
@@ -195,7 +245,7 @@ impl Partition {
             epk: epk.as_bytes(),
             id,
         };
-        if let Some(item) = self.cache.get(key) {
+        if let Some(item) = self.cache.items.get(key) {
             return Ok(Some(item));
         }
         let form = EpkForm::of(definition.partition_key());
@@ -213,8 +263,13 @@ impl Partition {
         // A copy: what the view gives may be a part of a block four times its size, which the cache would keep alive.
         let bytes = Bytes::copy_from_slice(&bytes);
         let item = Arc::new(StoredItem::decode(&bytes).map_err(unreadable)?);
-        self.cache.fill(key, Arc::clone(&item), snapshot.position().lsn);
+        self.cache.items.fill(key, Arc::clone(&item), snapshot.position().lsn);
         Ok(Some(item))
+    }
+
+    /// The versions that changes have made, as far as they are in memory.
+    pub fn find_recent(&self, changes: &[ChangeId]) -> Vec<Option<StoredItem>> {
+        self.cache.recent.find(self.log.id(), changes)
     }
 
     /// The current version of the item with a number, expired or not.
@@ -251,11 +306,14 @@ impl Partition {
             lsn,
             item_lsn,
             session_version: progress.version,
+            committed: self.committed(),
+            since: self.since,
         }
     }
 
     /// Waits until this partition has seen what the client has seen of it or of one of its ancestors. A client that has seen
-    /// a partition which does not exist here yet, of `n_known`, has seen a split or merge that this region lacks.
+    /// a partition which does not exist here yet, of `n_known`, has seen a split or merge that this region lacks, unless this is where it
+    /// would have happened.
     pub async fn wait_for_session(
         &self,
         session: Option<&SessionToken>,
@@ -264,7 +322,8 @@ impl Partition {
     ) -> Result<()> {
         let Some(session) = session else { return Ok(()) };
         let version = self.progress().version;
-        if session.beyond(n_known).any(|seen| seen.version >= version) {
+        // Where partitions are written all of them are known: one that is not is none of this container's.
+        if !self.is_owned() && session.beyond(n_known).any(|seen| seen.version >= version) {
             return Err(session_not_available());
         }
         let wanted = ancestors

@@ -1,14 +1,17 @@
 //! Removing items whose time has run out. Readers never see them anyway; this gives their space back.
 //!
 //! Candidates come from two orders the view keeps: items with a time to live of their own by expiry, and items that follow
-//! the container's default by their last change. Each round removes a bounded number per partition, and a clock that
-//! jumped forward suspends purging for a while: a wrong clock must not destroy data.
+//! the container's default by their last change. Each round removes a bounded number per partition. A round that found as many
+//! as it may remove is followed by another after a pause that leaves writers most of the time, so that what expires is removed
+//! as fast as it is written, and many that expire at once in small steps. A clock that jumped forward suspends purging for
+//! a while: a wrong clock must not destroy data.
 //!
-//! The same rounds forget versions that have left a container's change feed window, as slowly.
+//! The same rounds forget versions that have left a container's change feed window.
 
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use orrery_model::{ContainerDefinition, Epk, LogId, Result, Timestamp};
 use orrery_partition::command::Command;
@@ -32,6 +35,16 @@ const ROUND_ENTRIES_MAX: usize = 2_000;
 /// A forward jump of the clock that is not believed at first, and for how long.
 const JUMP_MS: u64 = 60_000;
 const DISTRUST_MS: u64 = 60_000;
+/// While there is more to remove: the pause after a round, in times of what it took, and the shortest.
+const PAUSE_SHARE: u32 = 2;
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// Whether a round found more than it may remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    More,
+}
 
 pub async fn run(node: Weak<Node>) {
     let Some((interval, stopped)) = node
@@ -44,17 +57,28 @@ pub async fn run(node: Weak<Node>) {
     let mut trust = ClockTrust::default();
     let mut resume = HashMap::new();
     let mut forgotten = HashMap::new();
+    let mut pause = interval;
     loop {
         tokio::select! {
+            biased;
             // Both are safe to drop: neither has begun anything.
             () = &mut stopped => return,
-            () = tokio::time::sleep(interval) => {}
+            () = tokio::time::sleep(pause) => {}
         }
         let Some(node) = node.upgrade() else { return };
+        // Also while it only follows, so that it does not begin to write with a clock that has gone wrong unseen.
+        let is_trusted = trust.check(node.now(), interval.as_millis() as u64);
+        pause = interval;
         // Only the region that writes removes anything; the others follow.
-        if node.duty.writes() && trust.check(node.now(), interval.as_millis() as u64) {
-            round(&node, &mut resume).await;
-            forget_versions(&node, &mut forgotten).await;
+        if is_trusted && node.duty.may_write_some() {
+            let begun = tokio::time::Instant::now();
+            let left = [
+                round(&node, &mut resume).await,
+                forget_versions(&node, &mut forgotten).await,
+            ];
+            if left.contains(&Left::More) {
+                pause = (begun.elapsed() * PAUSE_SHARE).max(PAUSE_MIN).min(interval);
+            }
         }
     }
 }
@@ -87,7 +111,8 @@ impl ClockTrust {
 
 /// One pass over every container with a time to live. `resume` remembers how far the order of changes holds nothing that
 /// follows the default, per log.
-pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) {
+pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) -> Left {
+    let mut left = Left::Nothing;
     let containers: Vec<Arc<ContainerEntry>> = {
         let catalogue = node.control.catalogue();
         catalogue
@@ -99,6 +124,9 @@ pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) {
     for container in containers {
         for range in &container.ranges {
             let Ok(partition) = node.partition(range) else { continue };
+            if !partition.is_owned() {
+                continue;
+            }
             let Ok(snapshot) = partition.snapshot() else { continue };
             let from = resume.remove(&range.log).unwrap_or_default();
             let (definition, now) = (Arc::clone(&container.definition), node.now());
@@ -106,6 +134,9 @@ pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) {
             match listed {
                 Ok((candidates, reached)) => {
                     resume.insert(range.log, reached);
+                    if candidates.len() >= ROUND_ITEMS_MAX {
+                        left = Left::More;
+                    }
                     if !candidates.is_empty() {
                         remove(node, &partition, candidates).await;
                     }
@@ -114,11 +145,13 @@ pub async fn round(node: &Arc<Node>, resume: &mut HashMap<LogId, Vec<u8>>) {
             }
         }
     }
+    left
 }
 
 /// One pass over every container that keeps versions, or has kept some: `forgotten` remembers, per log, the definition with
 /// which it was found to have none.
-pub async fn forget_versions(node: &Arc<Node>, forgotten: &mut HashMap<LogId, u64>) {
+pub async fn forget_versions(node: &Arc<Node>, forgotten: &mut HashMap<LogId, u64>) -> Left {
+    let mut left = Left::Nothing;
     let containers: Vec<Arc<ContainerEntry>> = node.control.catalogue().containers().cloned().collect();
     for container in containers {
         let keeps = container.definition.change_feed_retention_minutes().is_some();
@@ -127,12 +160,18 @@ pub async fn forget_versions(node: &Arc<Node>, forgotten: &mut HashMap<LogId, u6
                 continue;
             }
             let Ok(partition) = node.partition(range) else { continue };
+            if !partition.is_owned() {
+                continue;
+            }
             let Ok(snapshot) = partition.snapshot() else { continue };
             match history::trimmable(&*snapshot, &container.definition, node.now(), 1) {
                 Ok(Some(_)) => {
+                    drop(snapshot);
                     let limit = ROUND_VERSIONS_MAX;
                     if let Err(error) = partition.command(Command::TrimHistory { limit }).await {
                         tracing::debug!(%error, "forgetting versions failed; it is tried again");
+                    } else if has_old_versions(node, &partition, &container.definition) {
+                        left = Left::More;
                     }
                 }
                 Ok(None) if !keeps => drop(forgotten.insert(range.log, container.definition_version)),
@@ -141,6 +180,14 @@ pub async fn forget_versions(node: &Arc<Node>, forgotten: &mut HashMap<LogId, u6
             }
         }
     }
+    left
+}
+
+fn has_old_versions(node: &Node, partition: &Partition, definition: &ContainerDefinition) -> bool {
+    let Ok(snapshot) = partition.snapshot() else {
+        return false;
+    };
+    matches!(history::trimmable(&*snapshot, definition, node.now(), 1), Ok(Some(_)))
 }
 
 async fn remove(node: &Node, partition: &Partition, candidates: Vec<(Epk, u64)>) {
@@ -194,7 +241,7 @@ fn by_default(
         .take(ROUND_ENTRIES_MAX)
     {
         let (key, value) = entry.map_err(unreadable)?;
-        let (Some((_, number)), Some((epk, _))) = (keys::read_change(&key), form.read(&value)) else {
+        let (Some((_, _, number)), Some((epk, _))) = (keys::read_change(&key), form.read(&value)) else {
             continue;
         };
         let Some(bytes) = view.get(&keys::item(form, &epk, number)).map_err(unreadable)? else {

@@ -21,7 +21,7 @@ pub fn read(
     since: Option<&str>,
 ) -> Result<Reply, Failure> {
     let container = find_container(node, options, container)?;
-    authorize::scope(principal, &container.rid, None, None)?;
+    authorize::about(principal, &container.rid)?;
     let facts = Facts {
         charge: Charge::metadata(false),
         container: Some(Arc::clone(&container.facts)),

@@ -22,6 +22,7 @@ pub async fn run(node: Weak<Node>) {
     let mut known = Health::Writable;
     loop {
         tokio::select! {
+            biased;
             // Both are safe to drop: neither has begun anything.
             () = &mut stopped => return,
             () = tokio::time::sleep(pause) => {}

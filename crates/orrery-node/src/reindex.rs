@@ -29,11 +29,13 @@ pub async fn run(node: Weak<Node>) {
     loop {
         let Some(strong) = node.upgrade() else { return };
         tokio::select! {
+            biased;
             // All are safe to drop: a step that was sent is decided and answered without us.
             () = &mut stopped => return,
             () = round(&strong) => {}
         }
         tokio::select! {
+            biased;
             () = &mut stopped => return,
             () = strong.policy_changed.notified() => {}
             () = tokio::time::sleep(LOOK_AROUND) => {}
@@ -43,13 +45,16 @@ pub async fn run(node: Weak<Node>) {
 
 /// Brings every partition's index up to date. A region that follows gets the steps of the one that writes.
 async fn round(node: &Arc<Node>) {
-    if !node.duty.writes() {
+    if !node.duty.may_write_some() {
         return;
     }
     let containers: Vec<Arc<ContainerEntry>> = node.control.catalogue().containers().cloned().collect();
     for container in containers {
         for range in &container.ranges {
             let Ok(partition) = node.partition(range) else { continue };
+            if !partition.is_owned() {
+                continue;
+            }
             if let Err(error) = apply(&partition).await {
                 tracing::debug!(%error, "indexing stopped; it is tried again");
             }

@@ -1,7 +1,7 @@
 //! Saving, restoring and resetting a whole account: instant isolation between tests.
 //!
-//! A saved snapshot is a copy of every partition's view under a log of its own, and of the catalogue's records. Restoring
-//! copies back under new logs, in a new epoch: resource ids stay, LSNs start above all earlier ones, so that older session
+//! A saved snapshot is every partition's view under a log of its own, and the catalogue's records. Restoring makes new logs of
+//! those, in a new epoch: resource ids stay, LSNs start above all earlier ones, so that older session
 //! tokens and feed positions are superseded and never mistaken.
 
 use std::ops::Bound;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{Epoch, Error, LogId, Lsn, Position, Result, Status, name};
+use orrery_model::{Epoch, Error, LogId, Lsn, Position, Result, Status, Timestamp, name};
 use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
-use orrery_partition::storage::{Role, Snapshot, Store};
+use orrery_partition::storage::{Role, Snapshot, Store, ViewWrite};
 
 use crate::admin::SnapshotInfo;
 use crate::catalogue::{ContainerEntry, PartitionRecord, RangeEntry, Record, SavedPartition, SnapshotRecord};
@@ -20,8 +20,9 @@ use crate::control::Change;
 use crate::feed::blocking;
 use crate::node::{Node, append_transaction};
 
-/// Entries copied at a time.
+/// Entries copied at a time, at most, and the bytes after which no more are taken.
 const CHUNK: usize = 4_000;
+const CHUNK_BYTES: usize = 4 << 20;
 
 impl Node {
     /// Saves the whole account under a name, replacing what was saved under it before.
@@ -34,7 +35,7 @@ impl Node {
     /// Brings the account back to what it was when the snapshot was saved.
     pub async fn restore_snapshot(self: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
         let (node, name) = (Arc::clone(self), name.to_owned());
-        self.uncancelled(async move { restore(&node, &name).await }).await
+        self.change_catalogue(async move { restore(&node, &name).await }).await
     }
 
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
@@ -64,7 +65,7 @@ impl Node {
     /// Empties the account: no databases. Saved snapshots stay.
     pub async fn reset(self: &Arc<Node>) -> Result<()> {
         let node = Arc::clone(self);
-        self.uncancelled(async move {
+        self.change_catalogue(async move {
             let mut change = node.control.change().await;
             let gone = clear(&node, &mut change)?;
             change.commit().await?;
@@ -91,13 +92,36 @@ async fn save(node: &Arc<Node>, name: String) -> Result<SnapshotInfo> {
     for prefix in ["resource/", "offer/"] {
         record.records.extend(node.control.stored_below(prefix)?);
     }
+    let n_copies = containers.iter().map(|container| container.ranges.len()).sum();
+    let copies = change.reserve_logs(n_copies, &node.duty).await?;
+    if let Err(error) = copy_all(node, &containers, &copies, &mut record).await {
+        node.retire_partitions(copies);
+        return Err(error);
+    }
+    change.put(Record::Snapshot(name.clone(), Some(record.clone())));
+    if let Err(error) = change.commit().await {
+        node.retire_unless_unknown(copies, &error);
+        return Err(error);
+    }
+    if let Some(replaced) = replaced {
+        node.retire_partitions(replaced.partitions.iter().map(|saved| saved.copy).collect());
+    }
+    Ok(info(&name, &record))
+}
+
+/// Copies every partition's view to a log of its own, and notes it in the record.
+async fn copy_all(
+    node: &Node,
+    containers: &[Arc<ContainerEntry>],
+    copies: &[LogId],
+    record: &mut SnapshotRecord,
+) -> Result<()> {
+    let mut copies = copies.iter();
     for container in containers {
-        for range in &container.ranges {
-            let snapshot = node.partition(range)?.snapshot()?;
+        for (range, &copy) in container.ranges.iter().zip(copies.by_ref()) {
+            let snapshot = duplicate(node, range, copy).await?;
             let state = PartitionState::load(&*snapshot).map_err(unreadable)?;
             record.n_items += state.map_or(0, |state| state.n_items);
-            let copy = change.next_log();
-            copy_view(&*node.store, Arc::clone(&snapshot), copy, snapshot.position()).await?;
             record.partitions.push(SavedPartition {
                 container: container.rid.clone(),
                 partition: range.partition,
@@ -107,17 +131,25 @@ async fn save(node: &Arc<Node>, name: String) -> Result<SnapshotInfo> {
             });
         }
     }
-    change.put(Record::Snapshot(name.clone(), Some(record.clone())));
-    change.commit().await?;
-    if let Some(replaced) = replaced {
-        node.retire_partitions(replaced.partitions.iter().map(|saved| saved.copy).collect());
+    Ok(())
+}
+
+/// Makes a log of what a partition holds now; answers what it holds.
+async fn duplicate(node: &Node, range: &RangeEntry, copy: LogId) -> Result<Arc<dyn Snapshot>> {
+    let partition = node.partition(range)?;
+    if node.store.branch(range.log, copy).await.map_err(unreadable)? {
+        let copied = node.store.open(copy, Role::Follow).await.map_err(unreadable)?;
+        return copied.snapshot().map_err(unreadable);
     }
-    Ok(info(&name, &record))
+    let snapshot = partition.snapshot()?;
+    copy_view(&*node.store, Arc::clone(&snapshot), copy, snapshot.position()).await?;
+    Ok(snapshot)
 }
 
 async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
     let mut change = node.control.change().await;
     let saved = find(node, name)?;
+    let logs = change.reserve_logs(saved.partitions.len(), &node.duty).await?;
     change.counters.restores += 1;
     // In an account of several regions a failover after this one must begin above it, also if only this region knows of it.
     let shared_epoch = node.duty.next_epoch()?;
@@ -131,31 +163,13 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
     // A container needs its database first.
     records.sort_by_key(|record| record.key().len());
     records.into_iter().for_each(|record| change.put(record));
-    for partition in &saved.partitions {
-        let log = change.next_log();
-        let source = node
-            .store
-            .open(partition.copy, Role::Follow)
-            .await
-            .map_err(unreadable)?;
-        copy_view(
-            &*node.store,
-            source.snapshot().map_err(unreadable)?,
-            log,
-            partition.position,
-        )
-        .await?;
+    for (partition, &log) in saved.partitions.iter().zip(&logs) {
         let own_epoch = Epoch(partition.position.epoch.0.max(1) + change.counters.restores as u32);
         let epoch = shared_epoch.unwrap_or(own_epoch);
-        let owned = node.store.open(log, Role::Own { epoch }).await.map_err(unreadable)?;
-        let operation = Operation::EpochStarted {
-            previous: partition.position.lsn,
-        };
-        append_transaction(
-            &*owned,
-            Transaction::at_lsn(partition.position, epoch, start, change.now, vec![operation]),
-        )
-        .await?;
+        if let Err(error) = copy_back(node, partition, log, epoch, start, change.now).await {
+            node.retire_partitions(logs);
+            return Err(error);
+        }
         let record = PartitionRecord {
             log,
             since: change.lsn,
@@ -174,14 +188,34 @@ async fn restore(node: &Arc<Node>, name: &str) -> Result<SnapshotInfo> {
         Err(error) => Err(error),
     };
     if let Err(error) = opened {
-        // The outcome may be unknown, so the logs stay; the next start drops them if no record names them.
-        let ranges = restored.iter().flat_map(|container| &container.ranges);
-        ranges.for_each(|range| drop(node.close_partition(range.log)));
+        node.retire_unless_unknown(logs, &error);
         return Err(error);
     }
     restored.iter().for_each(|container| node.set_throttles(container));
     node.retire_partitions(gone);
     Ok(info(name, &saved))
+}
+
+/// Makes a saved partition's log anew, in an epoch that begins at `start`.
+async fn copy_back(
+    node: &Node,
+    saved: &SavedPartition,
+    log: LogId,
+    epoch: Epoch,
+    start: Lsn,
+    now: Timestamp,
+) -> Result<()> {
+    if !node.store.branch(saved.copy, log).await.map_err(unreadable)? {
+        let source = node.store.open(saved.copy, Role::Follow).await.map_err(unreadable)?;
+        let view = source.snapshot().map_err(unreadable)?;
+        copy_view(&*node.store, view, log, saved.position).await?;
+    }
+    let owned = node.store.open(log, Role::Own { epoch }).await.map_err(unreadable)?;
+    let operation = Operation::EpochStarted {
+        previous: saved.position.lsn,
+    };
+    let transaction = Transaction::at_lsn(saved.position, epoch, start, now, vec![operation]);
+    append_transaction(&*owned, transaction).await
 }
 
 async fn open_all(node: &Node, containers: &[Arc<ContainerEntry>]) -> Result<()> {
@@ -230,30 +264,36 @@ fn clear(node: &Node, change: &mut Change<'_>) -> Result<Vec<LogId>> {
     Ok(logs)
 }
 
-/// Installs a copy of a view as the log `to` of a store.
+/// Installs a copy of a view as the log `to` of a store. The next entries are read while the last are written.
 pub async fn copy_view(store: &dyn Store, from: Arc<dyn Snapshot>, to: LogId, position: Position) -> Result<()> {
     let mut seed = store.seed(to).await.map_err(unreadable)?;
-    let mut last: Option<Bytes> = None;
-    loop {
-        let (view, start) = (Arc::clone(&from), last.take());
-        let writes = blocking(move || {
-            let bound = start
-                .as_ref()
-                .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_ref()));
-            let entries = view.scan(bound, Bound::Unbounded, false).take(CHUNK);
-            entries
-                .map(|entry| entry.map(|(key, value)| (key, Some(value))))
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(unreadable)
-        })
-        .await?;
-        last = writes.last().map(|(key, _)| key.clone());
-        if last.is_none() {
-            break;
-        }
-        seed.write(writes).await.map_err(unreadable)?;
+    let mut writes = read_chunk(Arc::clone(&from), None).await?;
+    while let Some((last, _)) = writes.last() {
+        let next = read_chunk(Arc::clone(&from), Some(last.clone()));
+        let write = async { seed.write(writes).await.map_err(unreadable) };
+        (writes, ()) = tokio::try_join!(next, write)?;
     }
     seed.finish(position).await.map_err(unreadable)
+}
+
+/// The entries of a view after a key.
+async fn read_chunk(view: Arc<dyn Snapshot>, after: Option<Bytes>) -> Result<Vec<ViewWrite>> {
+    blocking(move || {
+        let after = after
+            .as_ref()
+            .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_ref()));
+        let (mut writes, mut n_bytes) = (Vec::with_capacity(CHUNK), 0);
+        for entry in view.scan(after, Bound::Unbounded, false).take(CHUNK) {
+            let (key, value) = entry.map_err(unreadable)?;
+            n_bytes += key.len() + value.len();
+            writes.push((key, Some(value)));
+            if n_bytes >= CHUNK_BYTES {
+                break;
+            }
+        }
+        Ok(writes)
+    })
+    .await
 }
 
 fn stored(range: &RangeEntry) -> PartitionRecord {

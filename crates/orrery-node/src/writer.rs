@@ -6,10 +6,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{ContainerDefinition, Error, LogId, PartitionId, Position, Result, Status, Timestamp};
+use orrery_model::{ContainerDefinition, Error, LogId, Lsn, PartitionId, Position, Result, Status, Timestamp};
 use orrery_partition::command::{Command, Decision};
 use orrery_partition::decide::{self, Context, unreadable};
 use orrery_partition::draft::Identity;
@@ -21,9 +20,10 @@ use orrery_partition::stored::StoredItem;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
-use crate::cache::{CacheKey, HotCache};
+use crate::cache::CacheKey;
+use crate::caches::Caches;
 use crate::clock::Clock;
-use crate::geo::duty::{LogDuty, Term};
+use crate::geo::duty::{EVERYWHERE_WAIT, LogDuty, Term, unconfirmed, write_forbidden};
 use crate::partition::{Answer, Held, Job};
 use crate::tasks::Tasks;
 
@@ -32,8 +32,6 @@ pub const INBOX: usize = 1024;
 /// Commands and bytes decided before one append.
 const BATCH_COMMANDS_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long an acknowledgement waits for the other regions under strong consistency.
-const EVERYWHERE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Writer {
@@ -43,7 +41,7 @@ pub struct Writer {
     pub duty: LogDuty,
     pub tasks: Tasks,
     pub definition: Arc<ContainerDefinition>,
-    pub cache: Arc<HotCache>,
+    pub cache: Arc<Caches>,
     pub clock: Arc<dyn Clock>,
     /// Time never runs backwards in a log.
     pub last_at: Timestamp,
@@ -189,13 +187,19 @@ impl Writer {
             Ok(()) => self.acknowledge(decided, term),
             Err(error) => {
                 tracing::warn!(log = %self.log.id(), %error, "an append failed");
+                let is_anothers = matches!(error, StorageError::Fenced { actual } if actual.lsn > Lsn::ZERO);
                 if matches!(error, StorageError::Fenced { .. }) {
+                    self.duty.cease();
                     self.duty.tell_fenced();
                 }
                 self.return_to_stored_definition();
+                let failed = || match is_anothers && self.duty.is_clustered() {
+                    true => write_forbidden(),
+                    false => append_error(&error),
+                };
                 decided
                     .into_iter()
-                    .for_each(|decided| drop(decided.reply.send(Err(append_error(&error)))));
+                    .for_each(|decided| drop(decided.reply.send(Err(failed()))));
             }
         }
     }
@@ -246,21 +250,26 @@ impl Writer {
     }
 }
 
-/// Appends, and keeps the hot-item cache in step: readers see neither an item that is not durable nor an older one after.
+/// Appends, and keeps the caches in step: readers see neither an item that is not durable nor an older one after.
 pub async fn append_cached(
     log: &dyn Log,
-    cache: &HotCache,
+    cache: &Caches,
     expected: Position,
     staged: Vec<Staged>,
 ) -> Result<(), StorageError> {
     let transactions: Vec<_> = staged.iter().map(|staged| Arc::clone(&staged.transaction)).collect();
     let changed = changed_items(log.id(), &transactions);
-    changed.keys().for_each(|key| cache.bar(*key));
+    changed.keys().for_each(|key| cache.items.bar(*key));
     // Also when the outcome is unknown: were the write there after all, an older fill must not hide it.
     let lsn = staged.last().map(|last| last.transaction.lsn);
     let appended = log.append(expected, staged).await;
     for (key, item) in changed {
-        cache.release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
+        cache
+            .items
+            .release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
+    }
+    if appended.is_ok() {
+        cache.recent.push(log.id(), transactions);
     }
     appended
 }
@@ -300,15 +309,7 @@ fn answer(decided: Decided) {
 
 /// Answers what this region cannot vouch for; a refusal stays one.
 fn answer_unknown(decided: Decided) {
-    let unknown = |_| {
-        Error::new(
-            Status::REQUEST_TIMEOUT,
-            "Not every region has confirmed the write in time.",
-        )
-    };
-    let _ = decided
-        .reply
-        .send(decided.result.and_then(|decision| Err(unknown(decision))));
+    let _ = decided.reply.send(decided.result.and_then(|_| Err(unconfirmed())));
 }
 
 /// Unknown is not failure: what may have happened is never answered as "surely not".

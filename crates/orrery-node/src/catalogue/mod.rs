@@ -4,6 +4,7 @@
 //! The catalogue is a view like any other: [`Catalogue::apply`] takes the records of the system log in order, at start
 //! from the store and afterwards from each commit. Nothing else changes it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -27,8 +28,9 @@ pub struct Catalogue {
     names: HashMap<(ResourceKind, Option<ResourceId>), HashMap<String, ResourceId>>,
     offers: HashMap<ResourceId, OfferRecord>,
     containers: HashMap<ResourceId, Arc<ContainerEntry>>,
-    pub reshards: HashMap<(ResourceId, PartitionId), ReshardRecord>,
-    pub snapshots: HashMap<String, SnapshotRecord>,
+    /// These two in their order: whoever goes through them does so in the same order every time.
+    pub reshards: BTreeMap<(ResourceId, PartitionId), ReshardRecord>,
+    pub snapshots: BTreeMap<String, SnapshotRecord>,
 }
 
 /// A container and its physical partitions as they are now. Replaced as a whole when either changes.

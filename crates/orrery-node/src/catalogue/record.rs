@@ -42,6 +42,26 @@ pub struct Counters {
     pub sequence: u64,
 }
 
+impl Counters {
+    /// Past everything that a region may have made in the moment before it was lost. There is room for thousands of such losses in the
+    /// narrowest of these numbers, an offer's 24 bits.
+    pub fn beyond_unknown(self) -> Counters {
+        const OFFERS: u64 = 1 << 12;
+        const RESOURCES: u64 = 1 << 16;
+        const OTHERS: u64 = 1 << 24;
+        Counters {
+            databases: self.databases + RESOURCES,
+            containers: self.containers + RESOURCES,
+            users: self.users + RESOURCES,
+            others: self.others + OTHERS,
+            offers: self.offers + OFFERS,
+            logs: self.logs + OTHERS,
+            restores: self.restores,
+            sequence: self.sequence + OTHERS,
+        }
+    }
+}
+
 /// A database, container, user, permission or script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceRecord {

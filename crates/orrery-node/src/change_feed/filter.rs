@@ -2,17 +2,18 @@
 //! clients see it: `c.current`, `c.previous` and `c.metadata`.
 
 use orrery_model::json::{self, Number, Object, Value};
-use orrery_model::{Error, Result, Status};
-use orrery_query::{Parameters, PreparedCondition, parse_condition};
+use orrery_model::{Error, Result, Status, Timestamp};
+use orrery_query::{Allowance, Condition, parse_condition};
 
 use crate::api::{Change, ChangeKind};
+use crate::query;
 
 /// Longest text of a condition.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub struct Filter {
-    condition: PreparedCondition,
+    condition: Condition,
 }
 
 impl Filter {
@@ -29,12 +30,16 @@ impl Filter {
         } else {
             format!("FROM c WHERE {text}")
         };
-        let condition = parse_condition(&text)?.prepare(&Parameters::none())?;
+        let condition = parse_condition(&text, &mut Allowance::default())?;
         Ok(Filter { condition })
     }
 
-    pub fn holds(&self, change: &Change) -> Result<bool> {
-        Ok(self.condition.holds(&shown(change)?)?)
+    /// What one change may take is limited; how many a page looks at, the page decides.
+    pub fn holds(&self, change: &Change, now: Timestamp) -> Result<bool> {
+        let shown = shown(change)?;
+        Ok(self
+            .condition
+            .holds(&shown, &query::context(now), &mut Allowance::default())?)
     }
 }
 

@@ -40,6 +40,8 @@ const PAGE_CHANGES_MAX: usize = 10_000;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Readers of an account that wait at a time; more are told to come back.
 pub const WAITERS_MAX: usize = 4_096;
+/// How long a reader that wants only what every region has waits for the others.
+const COMMITTED_PATIENCE: Duration = Duration::from_millis(500);
 /// How often a read begins again because partitions changed under it.
 const RESHARD_RETRIES: usize = 3;
 
@@ -53,10 +55,11 @@ pub async fn read(
     authorize::scope(principal, &container.rid, request.target.partition_key.as_ref(), None)?;
     let mut facts = Facts {
         container: Some(Arc::clone(&container.facts)),
-        charge: Charge::page(0, 0),
         ..Facts::default()
     };
     let result = read_or_wait(node, options, &request, &mut facts).await;
+    // What was paid in every part that was looked at, and something for a question that reached none.
+    facts.charge = facts.charge.max(Charge::page(0, 0));
     finish(result, facts)
 }
 
@@ -100,6 +103,12 @@ async fn read_or_wait(
 
 /// Where a request begins, and whether its tag must outlive splits and merges.
 fn first_places(node: &Node, container: &ContainerEntry, request: &ChangeFeedRead) -> Result<(Vec<Place>, bool)> {
+    if request.committed_only && node.duty.clustered && node.account().regions.len() > 1 {
+        return Err(Error::bad_request(
+            "Regions of a cluster do not tell each other how far all of them are: the change feed cannot be limited to what every \
+             region has.",
+        ));
+    }
     let range = target_range(container, &request.target)?;
     let n_partitions = container.overlapping(&range).count();
     if n_partitions == 0 {
@@ -117,10 +126,13 @@ fn first_places(node: &Node, container: &ContainerEntry, request: &ChangeFeedRea
                      logical partition.",
                 ));
             }
-            Some(lsn) => From::After(lsn),
+            Some(lsn) => From::After(lsn).since(request.newer_than),
             None => {
                 let secret = &node.keys().internal;
-                let places = place::decode(tag, &container.rid, request.mode, secret)?;
+                let mut places = place::decode(tag, &container.rid, request.mode, secret)?;
+                for place in &mut places {
+                    place.from = place.from.since(request.newer_than);
+                }
                 return Ok((place::cut_to(places, &range)?, true));
             }
         },
@@ -190,8 +202,10 @@ impl Reader<'_> {
         };
         for index in 0..parts.len() {
             let (scanned, watched) = self.part(&parts[index], facts).await?;
-            parts[index].place.from = From::After(scanned.reached);
             page.watched.push(watched);
+            let Some(scanned) = scanned else { continue };
+            let from = parts[index].place.from;
+            parts[index].place.from = from.moved_to(scanned.reached);
             page.scanned = scanned;
             if page.has_news() {
                 // The next page begins with the next part, so that a busy one does not starve the others.
@@ -211,7 +225,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    async fn part(&self, part: &Part, facts: &mut Facts) -> Result<(Scanned, wait::Watched)> {
+    /// What is new in a part, or nothing while that must not be told.
+    async fn part(&self, part: &Part, facts: &mut Facts) -> Result<(Option<Scanned>, wait::Watched)> {
         let partition = self.node.partition(&part.entry)?;
         partition.throttle.admit(|| self.node.now())?;
         partition
@@ -221,38 +236,58 @@ impl Reader<'_> {
                 self.container.n_partitions_ever,
             )
             .await?;
+        self.node.await_bound(self.options, &partition).await?;
         let snapshot = partition.snapshot()?;
         self.node
             .confirm(self.options, &partition, snapshot.position().lsn)
             .await?;
         let head = snapshot.position().lsn;
         facts.head = Some(head_facts(head, &*snapshot)?);
-        let scanned = match part.place.from {
+        if !self.may_tell(&partition, part.place.from, head).await {
+            return Ok((None, watched(&partition, partition.everywhere_reaches(head))));
+        }
+        let scanned = match part.place.from.lsn() {
             // Nothing to look through: answered without leaving the reactor, as most polls are.
-            From::After(lsn) if lsn >= head => Scanned {
+            Some(lsn) if lsn >= head => Scanned {
                 reached: lsn,
                 ..Scanned::nothing()
             },
-            from => {
-                let scan = self.scan(part, from);
-                blocking(move || scan.run(&*snapshot)).await?
+            _ => {
+                let scan = self.scan(part);
+                let partition = Arc::clone(&partition);
+                blocking(move || scan.run(&*snapshot, &partition)).await?
             }
         };
         let charge = Charge::page(scanned.n_bytes, scanned.changes.len());
         partition.throttle.pay(charge);
-        facts.charge = charge;
+        facts.charge += charge;
         facts.partition = Some(partition.facts(Lsn::ZERO, None));
-        let watched = watch(&partition, head);
-        Ok((scanned, watched))
+        let log = Arc::clone(&partition.log);
+        let moved_on = async move {
+            log.wait_past(head).await;
+        };
+        Ok((Some(scanned), watched(&partition, moved_on)))
     }
 
-    fn scan(&self, part: &Part, from: From) -> Scan {
+    /// May a reader be told of everything up to `head`? One who wants only what every region has waits for that, a little. Showing
+    /// the part that they have would not do: an item that was changed once more since is not in it, and would be passed over by a
+    /// reader who goes on in a region that never had the later change. What a cluster's log holds is in all of its one region.
+    async fn may_tell(&self, partition: &Partition, from: From, head: Lsn) -> bool {
+        let is_new = from.lsn().is_none_or(|lsn| lsn < head);
+        if !self.request.committed_only || self.node.duty.clustered || !is_new {
+            return true;
+        }
+        let arrived = partition.everywhere_reaches(head);
+        tokio::time::timeout(COMMITTED_PATIENCE, arrived).await.is_ok()
+    }
+
+    fn scan(&self, part: &Part) -> Scan {
         Scan {
             container: Arc::clone(self.container),
             mode: self.request.mode,
             range: part.place.range.clone(),
-            from,
-            newer_than: self.request.newer_than,
+            from: part.place.from,
+            n_entries_max: self.node.settings.feed_entries_max,
             now: self.node.now(),
             n_changes_max: self
                 .request
@@ -267,16 +302,13 @@ impl Reader<'_> {
 
     fn answer(&self, page: Page, lasting: bool) -> Outcome {
         let etag = match page.places.as_slice() {
-            [
-                Place {
-                    from: From::After(lsn), ..
-                },
-            ] if !lasting => place::position(*lsn),
-            places => {
-                let secret = &self.node.keys().internal;
-                place::encode(places, &self.container.rid, self.request.mode, secret)
-            }
+            [place] if !lasting => place.from.lsn().map(place::position),
+            _ => None,
         };
+        let etag = etag.unwrap_or_else(|| {
+            let secret = &self.node.keys().internal;
+            place::encode(&page.places, &self.container.rid, self.request.mode, secret)
+        });
         if page.scanned.changes.is_empty() && page.scanned.ended {
             return Outcome::NotModified { etag };
         }
@@ -288,10 +320,10 @@ impl Reader<'_> {
     }
 }
 
-fn watch(partition: &Partition, head: Lsn) -> wait::Watched {
+/// A partition to be looked at again when something completes, or when it ends.
+fn watched(partition: &Partition, news: impl Future<Output = ()> + Send + 'static) -> wait::Watched {
     wait::Watched {
-        log: Arc::clone(&partition.log),
-        seen: head,
+        news: Box::pin(news),
         ended: Box::pin(partition.ended()),
     }
 }

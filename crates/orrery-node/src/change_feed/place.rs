@@ -37,6 +37,36 @@ pub enum From {
     /// After this many seconds since 1970.
     Time(u64),
     After(Lsn),
+    /// After a position, without what is not newer than so many seconds since 1970: positions of partitions that were merged say
+    /// nothing about each other's time.
+    AfterSince(Lsn, u64),
+}
+
+impl From {
+    /// Behind what was looked at.
+    pub fn moved_to(self, lsn: Lsn) -> From {
+        match self {
+            From::Time(seconds) | From::AfterSince(_, seconds) => From::AfterSince(lsn, seconds),
+            From::Beginning | From::Now | From::After(_) => From::After(lsn),
+        }
+    }
+
+    /// The same for a reader that says the time it began at.
+    pub fn since(self, seconds: Option<u64>) -> From {
+        match (self, seconds) {
+            (From::After(lsn), Some(seconds)) => From::AfterSince(lsn, seconds),
+            (From::AfterSince(lsn, kept), Some(said)) => From::AfterSince(lsn, kept.max(said)),
+            _ => self,
+        }
+    }
+
+    /// The position, once something was looked at.
+    pub fn lsn(self) -> Option<Lsn> {
+        match self {
+            From::After(lsn) | From::AfterSince(lsn, _) => Some(lsn),
+            From::Beginning | From::Now | From::Time(_) => None,
+        }
+    }
 }
 
 /// A place within one partition.
@@ -121,9 +151,13 @@ pub fn encode(places: &[Place], container: &ResourceId, mode: FeedMode, secret: 
             From::Now => (1, 0),
             From::Time(seconds) => (2, seconds),
             From::After(lsn) => (3, lsn.0),
+            From::AfterSince(lsn, _) => (4, lsn.0),
         };
         bytes.push(tag);
         bytes.extend_from_slice(&number.to_be_bytes());
+        if let From::AfterSince(_, seconds) = place.from {
+            bytes.extend_from_slice(&seconds.to_be_bytes());
+        }
     }
     let signature = mac(secret, &bytes);
     bytes.extend_from_slice(&signature);
@@ -160,13 +194,17 @@ fn decode_content(content: &[u8]) -> Option<(u8, &[u8], Vec<Place>)> {
         let (min, after) = take_epk(rest)?;
         let (max, after) = take_epk(after)?;
         let (&tag, after) = after.split_first()?;
-        let (number, after) = after.split_first_chunk::<8>()?;
-        let number = u64::from_be_bytes(*number);
+        let (number, mut after) = take_number(after)?;
         let from = match tag {
             0 => From::Beginning,
             1 => From::Now,
             2 => From::Time(number),
             3 => From::After(Lsn(number)),
+            4 => {
+                let (seconds, rest) = take_number(after)?;
+                after = rest;
+                From::AfterSince(Lsn(number), seconds)
+            }
             _ => return None,
         };
         places.push(Place {
@@ -196,6 +234,11 @@ fn take_epk(bytes: &[u8]) -> Option<(Epk, &[u8])> {
     Some((Epk::from_bytes(epk), rest))
 }
 
+fn take_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*number), rest))
+}
+
 fn not_ours() -> Error {
     Error::bad_request("The continuation is not one that this change feed issued.")
 }
@@ -217,6 +260,7 @@ mod tests {
             place(0x10, 0x20, From::After(Lsn(7))),
             place(0x20, 0x30, From::Beginning),
             place(0x30, 0x40, From::Time(9)),
+            place(0x40, 0x50, From::AfterSince(Lsn(8), 9)),
         ]
     }
 
@@ -273,10 +317,19 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_a_start_stays_with_its_reader() {
+        let reached = From::Time(9).moved_to(Lsn(5)).moved_to(Lsn(7));
+        assert_eq!(reached, From::AfterSince(Lsn(7), 9));
+        assert_eq!(From::Beginning.moved_to(Lsn(5)), From::After(Lsn(5)));
+        assert_eq!(From::After(Lsn(5)).since(Some(9)).moved_to(Lsn(7)), reached);
+        assert_eq!(reached.since(None), reached);
+    }
+
+    #[test]
     fn places_must_cover_what_is_asked_for() {
         assert_eq!(cut_to(places(), &range(0x18, 0x28)).unwrap().len(), 2);
         assert!(cut_to(places(), &range(0x08, 0x28)).is_err());
-        assert!(cut_to(places(), &range(0x18, 0x48)).is_err());
+        assert!(cut_to(places(), &range(0x18, 0x58)).is_err());
         let mut with_hole = places();
         with_hole.remove(1);
         assert!(cut_to(with_hole, &range(0x18, 0x38)).is_err());

@@ -15,19 +15,19 @@ use orrery_partition::expiry::is_expired;
 use orrery_partition::history::{self, Version};
 use orrery_partition::keys::{self, EpkForm, KeySpace};
 use orrery_partition::storage::{Snapshot, View};
-use orrery_partition::stored::StoredItem;
 
-use super::ahead::{Ahead, Entry, Looked};
+use super::ahead::{Ahead, Entry, Looked, Place};
 use super::filter::Filter;
 use super::place::From;
 use super::seek::Changes;
 use crate::api::{Change, ChangeKind, ChangeVersion, FeedMode};
 use crate::catalogue::ContainerEntry;
+use crate::partition::Partition;
+use crate::recent::ChangeId;
 
 /// Bytes of a page, unless one transaction has more.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Entries looked at for one page, and how long.
-const ENTRIES_MAX: usize = 200_000;
+/// How long entries are looked at for one page.
 const TIME_MAX: Duration = Duration::from_secs(4);
 /// Entries between two looks at the time.
 const ENTRIES_PER_LOOK: usize = 256;
@@ -38,7 +38,8 @@ pub struct Scan {
     pub mode: FeedMode,
     pub range: EpkRange,
     pub from: From,
-    pub newer_than: Option<u64>,
+    /// Entries looked at for one page.
+    pub n_entries_max: usize,
     pub now: Timestamp,
     pub n_changes_max: usize,
     pub filter: Option<Arc<Filter>>,
@@ -97,7 +98,7 @@ struct Start {
 }
 
 impl Scan {
-    pub fn run(&self, view: &dyn Snapshot) -> Result<Scanned> {
+    pub fn run(&self, view: &dyn Snapshot, partition: &Partition) -> Result<Scanned> {
         let mut start = match self.mode {
             FeedMode::LatestVersions => self.start(Lsn::ZERO),
             FeedMode::AllVersions => self.start_in_history(view)?,
@@ -115,21 +116,29 @@ impl Scan {
             reached: start.after,
             ..Scanned::nothing()
         };
-        let mut budget = Budget::new();
+        // A time that is sought costs no item and no answer on the way: one that ended before anything newer was met would leave
+        // the reader with a position that does not say the time.
+        let mut budget = (!matches!(self.from, From::Time(_))).then(|| Budget::new(self.n_entries_max));
         // Of the transaction being read: its LSN, and whether any of it is on the page.
         let (mut lsn, mut begun) = (start.after, false);
         let entries = view.scan(Bound::Included(&first), Bound::Excluded(&last), false);
-        let mut entries = Ahead::new(view, entries, self.n_changes_max, PAGE_BYTES_MAX);
+        let recent = |changes: &[ChangeId]| partition.find_recent(changes);
+        let mut entries = Ahead::new(view, &recent, entries, self.n_changes_max, PAGE_BYTES_MAX);
         let newer_than = start.newer_than;
         while let Some(entry) = entries.next(|key, value| self.place(newer_than, key, value))? {
-            let (at_lsn, _) = keys::read_change(&entry.key).ok_or_else(malformed)?;
+            let (at_lsn, ..) = keys::read_change(&entry.key).ok_or_else(malformed)?;
             if at_lsn != lsn {
                 found.reached = lsn;
-                if found.is_full(self) || (budget.is_spent() && start.newer_than.is_none()) {
+                if found.is_full(self) || budget.as_ref().is_some_and(Budget::is_spent) {
                     found.ended = false;
                     return Ok(found);
                 }
                 (lsn, begun) = (at_lsn, false);
+            }
+            match &mut budget {
+                Some(budget) => budget.count(),
+                None if self.is_met(newer_than, &entry.value)? => budget = Some(Budget::new(self.n_entries_max)),
+                None => {}
             }
             let Some(change) = self.change(&mut start, lsn, entry)? else {
                 continue;
@@ -171,7 +180,8 @@ impl Scan {
         let (after, newer_than) = match self.from {
             From::Beginning => (beginning, None),
             From::Time(seconds) => (beginning, Some(seconds)),
-            From::After(lsn) => (lsn, self.newer_than),
+            From::After(lsn) => (lsn, None),
+            From::AfterSince(lsn, seconds) => (lsn, Some(seconds)),
             // Settled before anything is read; were it not, skipping everything would be what it means.
             From::Now => (Lsn(u64::MAX - 1), None),
         };
@@ -188,13 +198,13 @@ impl Scan {
         let floor = history::floor(view, &self.range).map_err(unreadable)?;
         let window = history::window_start(&self.container.definition, self.now).unwrap_or(self.now);
         let vanished = match self.from {
-            From::After(lsn) => lsn < floor.lsn,
-            From::Time(seconds) => seconds < floor.at.seconds() || seconds < window.seconds(),
+            From::After(lsn) | From::AfterSince(lsn, _) => lsn < floor.lsn,
+            From::Time(seconds) => seconds < floor.at.seconds(),
             From::Beginning | From::Now => false,
         };
         let start = self.start(floor.lsn);
         match self.from {
-            From::After(lsn) if self.skips_lost => Ok(Start {
+            From::After(lsn) | From::AfterSince(lsn, _) if self.skips_lost => Ok(Start {
                 after: lsn.max(floor.lsn),
                 window,
                 skips_old: true,
@@ -203,22 +213,38 @@ impl Scan {
             _ if vanished => Err(outside_window()),
             _ => Ok(Start {
                 window,
-                must_be_in_window: matches!(self.from, From::After(_)),
+                must_be_in_window: !matches!(self.from, From::Beginning | From::Now),
                 ..start
             }),
         }
     }
 
+    /// Whether an entry is about a key and a time that the reader asks for.
+    fn is_met(&self, newer_than: Option<u64>, value: &Bytes) -> Result<bool> {
+        let form = EpkForm::of(self.container.definition.partition_key());
+        let (epk, seconds) = match self.mode {
+            FeedMode::LatestVersions => keys::read_change_pointer(form, value).ok_or_else(malformed)?,
+            FeedMode::AllVersions => {
+                let (epk, version) = Version::decode(form, value).map_err(unreadable)?;
+                (epk, version.at.seconds())
+            }
+        };
+        Ok(self.range.contains(&epk) && newer_than.is_none_or(|time| seconds > time))
+    }
+
     /// Where the item is that an entry needs, if the reader may want it.
-    fn place(&self, newer_than: Option<u64>, key: &[u8], value: &[u8]) -> Result<Option<Bytes>> {
+    fn place(&self, newer_than: Option<u64>, key: &[u8], value: &[u8]) -> Result<Option<Place>> {
         if self.mode == FeedMode::AllVersions || self.is_told_by_order() {
             return Ok(None);
         }
         let form = EpkForm::of(self.container.definition.partition_key());
-        let (_, number) = keys::read_change(key).ok_or_else(malformed)?;
+        let (lsn, index, number) = keys::read_change(key).ok_or_else(malformed)?;
         let (epk, ts) = keys::read_change_pointer(form, value).ok_or_else(malformed)?;
         let wanted = self.range.contains(&epk) && newer_than.is_none_or(|time| ts > time);
-        Ok(wanted.then(|| keys::item(form, &epk, number)))
+        Ok(wanted.then(|| Place {
+            change: ChangeId { lsn, index, number },
+            key: keys::item(form, &epk, number),
+        }))
     }
 
     /// The change of an entry, if the reader wants it.
@@ -230,7 +256,7 @@ impl Scan {
         };
         let Some(mut change) = change else { return Ok(None) };
         if let Some(filter) = &self.filter
-            && !filter.holds(&change)?
+            && !filter.holds(&change, self.now)?
         {
             return Ok(None);
         }
@@ -247,7 +273,7 @@ impl Scan {
         let item = match entry.item {
             Looked::NotWanted => return Ok(None),
             Looked::Missing => return Err(malformed()),
-            Looked::Found(bytes) => StoredItem::decode(&bytes).map_err(unreadable)?,
+            Looked::Found(item) => item,
         };
         if is_expired(&self.container.definition, &item, self.now) {
             return Ok(None);
@@ -327,26 +353,31 @@ impl Scan {
 /// How much one page may look at.
 struct Budget {
     n_entries: usize,
+    n_entries_max: usize,
     started: Instant,
-    out_of_time: bool,
+    is_out_of_time: bool,
 }
 
 impl Budget {
-    fn new() -> Budget {
+    fn new(n_entries_max: usize) -> Budget {
         Budget {
             n_entries: 0,
+            n_entries_max,
             started: Instant::now(),
-            out_of_time: false,
+            is_out_of_time: false,
         }
     }
 
-    /// Counts one more entry.
-    fn is_spent(&mut self) -> bool {
+    /// One more entry.
+    fn count(&mut self) {
         self.n_entries += 1;
         if self.n_entries.is_multiple_of(ENTRIES_PER_LOOK) {
-            self.out_of_time = self.started.elapsed() > TIME_MAX;
+            self.is_out_of_time = self.started.elapsed() > TIME_MAX;
         }
-        self.out_of_time || self.n_entries > ENTRIES_MAX
+    }
+
+    fn is_spent(&self) -> bool {
+        self.is_out_of_time || self.n_entries >= self.n_entries_max
     }
 }
 

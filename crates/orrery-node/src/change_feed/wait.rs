@@ -3,22 +3,22 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 
-use orrery_model::{Error, Lsn, Result, Status};
-use orrery_partition::storage::Log;
+use orrery_model::{Error, Result, Status};
 use tokio::sync::SemaphorePermit;
 
 use crate::node::Node;
 
+/// Completes when something has happened.
+pub type News = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A partition whose news is waited for.
 pub struct Watched {
-    pub log: Arc<dyn Log>,
-    /// Up to here it has been read.
-    pub seen: Lsn,
+    /// Completes when there is more to read than was read.
+    pub news: News,
     /// Completes when the partition ends: split, merged, or deleted.
-    pub ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub ended: News,
 }
 
 /// Makes room for one more reader that may wait.
@@ -34,13 +34,8 @@ pub fn admit(node: &Node) -> Result<SemaphorePermit<'_>> {
 
 /// Returns when any of the logs has moved on or ended, or at the deadline.
 pub async fn for_news(watched: Vec<Watched>, deadline: tokio::time::Instant) {
-    let mut news: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
-    for Watched { log, seen, ended, .. } in watched {
-        news.push(ended);
-        news.push(Box::pin(async move {
-            log.wait_past(seen).await;
-        }));
-    }
+    let both = |watched: Watched| [watched.ended, watched.news];
+    let mut news: Vec<News> = watched.into_iter().flat_map(both).collect();
     let any = poll_fn(|context| {
         let ready = news.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
         if ready { Poll::Ready(()) } else { Poll::Pending }

@@ -1,15 +1,16 @@
-//! Which reads a follower may answer from its own view.
+//! Which reads a node may answer from its own view, whoever owns what they are about.
 //!
-//! Its view lags behind the owner's by what is on its way. Eventual and consistent-prefix reads bear that; a session read does
+//! The view lags behind the owner's by what is on its way. Eventual and consistent-prefix reads bear that; a session read does
 //! when the view has reached everything the client's token names; any other read is the owner's to answer.
 //!
 //! A log may be dropped while it is read. So whoever answered asks again afterwards ([`Node::still_stands`]), and an answer whose
 //! grounds are gone is thrown away.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orrery_model::session::SessionProgress;
-use orrery_model::{Epk, EpkRange, Lsn, SessionToken};
+use orrery_model::{Epk, EpkRange, LogId, Lsn, SessionToken};
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::Log;
 
@@ -25,10 +26,10 @@ use crate::partition::Partition;
 pub struct Grounds(Vec<Arc<dyn Log>>);
 
 impl Node {
-    /// The partitions from which this follower may answer a request, if it may.
+    /// The partitions from which this node may answer a request as it is, if it may.
     pub fn grounds(&self, request: &Request) -> Option<Grounds> {
         let Request { options, operation, .. } = request;
-        if self.duty.writes() || options.hub_only {
+        if options.hub_only {
             return None;
         }
         let session = match options.level(self.account().consistency) {
@@ -48,6 +49,20 @@ impl Node {
         (!logs.is_empty()).then_some(Grounds(logs))
     }
 
+    /// Partitions from which everything about these logs can be answered, if this node has them all.
+    pub fn grounds_of(&self, logs: &BTreeSet<LogId>) -> Option<Grounds> {
+        let ranges = self.ranges_by_log();
+        let mut grounds = Vec::new();
+        for log in logs {
+            let partition = self.partition(ranges.get(log)?).ok()?;
+            if !serves(&partition) {
+                return None;
+            }
+            grounds.push(Arc::clone(&partition.log));
+        }
+        Some(Grounds(grounds))
+    }
+
     /// Whether what an answer was read from was there all the time.
     pub async fn still_stands(&self, grounds: Grounds) -> bool {
         for log in &grounds.0 {
@@ -55,11 +70,11 @@ impl Node {
                 return false;
             }
         }
-        !self.duty.writes()
+        true
     }
 
     /// The container and the part of it that a read of items is about.
-    fn subject(&self, options: &Options, operation: &Operation) -> Option<(Arc<ContainerEntry>, EpkRange)> {
+    pub(super) fn subject(&self, options: &Options, operation: &Operation) -> Option<(Arc<ContainerEntry>, EpkRange)> {
         let find = |container: &ContainerRef| find_container(self, options, container).ok();
         let (container, target) = match operation {
             Operation::Item(operation) if matches!(operation.verb, ItemVerb::Read { .. }) => {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use orrery_model::{LogId, Lsn, Result};
 use orrery_partition::decide::unreadable;
+use orrery_partition::state::PartitionState;
 
-use crate::node::Node;
+use crate::node::{Node, define};
 
 /// How soon to look again for a log that the catalogue names and that has not arrived.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -54,12 +55,40 @@ impl Node {
             return Ok(true);
         }
         self.control.absorb().await?;
+        let shown = self.control.shown();
         self.reload_keys()?;
         self.close_unnamed();
         self.reopen_fenced().await?;
         self.open_all().await?;
+        let is_defined = self.redefine_owned().await?;
+        if is_defined {
+            self.carried_out.send_replace(shown);
+        }
         let open: HashSet<LogId> = self.open_logs().into_iter().collect();
-        Ok(self.all_ranges().iter().all(|(_, range)| open.contains(&range.log)))
+        Ok(is_defined && self.all_ranges().iter().all(|(_, range)| open.contains(&range.log)))
+    }
+
+    /// Brings the partitions that this node owns up to what their containers are now. `false` when one was another's.
+    async fn redefine_owned(&self) -> Result<bool> {
+        let mut is_done = true;
+        for (container, range) in self.all_ranges() {
+            let Ok(partition) = self.partition(&range) else {
+                continue;
+            };
+            if !partition.is_owned() {
+                continue;
+            }
+            let state = PartitionState::load(&*partition.snapshot()?).map_err(unreadable)?;
+            let is_behind = |state: PartitionState| {
+                state.definition_version < container.definition_version && state.children.is_empty()
+            };
+            if state.is_some_and(is_behind) {
+                // Whoever owns it next does it.
+                is_done &= partition.command(define(&container)).await.is_ok();
+                self.policy_changed.notify_one();
+            }
+        }
+        Ok(is_done)
     }
 
     /// Lets go of partitions that the catalogue no longer names. Their logs are dropped by whoever owns them.

@@ -81,6 +81,10 @@ pub struct Tenancy {
     seen: Option<Seen>,
     held: Option<Held>,
     lost: bool,
+    /// The highest term that is known to have been. The record may be removed; terms rise all the same.
+    term_max: u64,
+    /// Since when there has been no record, as far as this node has looked.
+    missing_since: Option<Duration>,
 }
 
 impl Tenancy {
@@ -92,7 +96,14 @@ impl Tenancy {
             seen: None,
             held: None,
             lost: false,
+            term_max: 0,
+            missing_since: None,
         }
+    }
+
+    /// There has been a holder in this term.
+    pub fn rise_above(&mut self, term: u64) {
+        self.term_max = self.term_max.max(term);
     }
 
     /// Whether this node takes the lease when it is free.
@@ -110,6 +121,11 @@ impl Tenancy {
         self.held.map(|held| held.until)
     }
 
+    /// The term in which the node may act as the holder.
+    pub fn term(&self, now: Duration) -> Option<u64> {
+        self.held.filter(|held| now < held.until).map(|held| held.term)
+    }
+
     /// The record as it was last seen.
     pub fn lease(&self) -> Option<&Lease> {
         self.seen.as_ref().map(|seen| &seen.lease)
@@ -119,6 +135,7 @@ impl Tenancy {
     pub fn observe(&mut self, found: Option<(Lease, Revision)>, now: Duration) {
         let Some((lease, revision)) = found else {
             self.seen = None;
+            self.missing_since.get_or_insert(now);
             self.lose_held();
             return;
         };
@@ -126,6 +143,8 @@ impl Tenancy {
             // An answer from before what is known.
             return;
         }
+        self.missing_since = None;
+        self.rise_above(lease.term);
         if self.seen.as_ref().is_none_or(|seen| seen.revision != revision) {
             self.seen = Some(Seen {
                 lease: lease.clone(),
@@ -148,6 +167,8 @@ impl Tenancy {
     /// A write that [`Tenancy::next`] asked for at `asked` was stored as this version.
     pub fn wrote(&mut self, lease: Lease, revision: Revision, asked: Duration) {
         let is_mine = lease.holder.as_deref() == Some(&*self.me);
+        self.missing_since = None;
+        self.rise_above(lease.term);
         self.held = is_mine.then(|| Held {
             term: lease.term,
             serving: lease.serving,
@@ -221,15 +242,20 @@ impl Tenancy {
         if !self.willing {
             return Step::Wait;
         }
-        let mine = |term| Lease {
+        let mine = || Lease {
             holder: Some(self.me.clone()),
-            term,
+            term: self.term_max + 1,
             serving: false,
         };
         let Some(seen) = &self.seen else {
-            return Step::Write {
-                lease: mine(1),
-                over: None,
+            // Whoever held a record that was removed relies on it for a while.
+            let is_over = |since| now >= since + self.times.expiry;
+            return match self.term_max == 0 || self.missing_since.is_some_and(is_over) {
+                true => Step::Write {
+                    lease: mine(),
+                    over: None,
+                },
+                false => Step::Wait,
             };
         };
         let is_free = match &seen.lease.holder {
@@ -240,7 +266,7 @@ impl Tenancy {
         };
         match is_free {
             true => Step::Write {
-                lease: mine(seen.lease.term + 1),
+                lease: mine(),
                 over: Some(seen.revision),
             },
             false => Step::Wait,
@@ -336,6 +362,28 @@ mod tests {
         turn(&mut b, &mut record, ms(102));
         assert!(b.holds(ms(102)));
         assert_eq!(b.lease().unwrap().term, 2);
+    }
+
+    #[test]
+    fn a_lease_whose_record_was_removed_is_taken_in_a_later_term_once_nobody_relies_on_it() {
+        let (mut record, mut a, mut b) = (Record::default(), Tenancy::new("a", TIMES), Tenancy::new("b", TIMES));
+        turn(&mut a, &mut record, ms(0));
+        turn(&mut b, &mut record, ms(0));
+        record.0 = None;
+        let until = a.held_until().unwrap();
+        let taken = (1..).map(|step| ms(step * 10)).find(|now| {
+            turn(&mut b, &mut record, *now);
+            b.holds(*now)
+        });
+        assert!(until < taken.unwrap(), "{until:?} {taken:?}");
+        assert_eq!(b.lease().unwrap().term, 2);
+        // One that knows only that there was a term goes on after it.
+        let (mut record, mut late) = (Record::default(), Tenancy::new("c", TIMES));
+        late.rise_above(7);
+        turn(&mut late, &mut record, ms(0));
+        assert!(!late.holds(ms(0)));
+        turn(&mut late, &mut record, TIMES.expiry);
+        assert_eq!(late.term(TIMES.expiry), Some(8));
     }
 
     #[test]

@@ -2,12 +2,21 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
-use super::progress::{Bounds, LogProgress, Progress};
+use super::bounds::Bounds;
+use super::freshness::Freshness;
+use super::progress::{LogProgress, Progress};
+use crate::watched::Watched;
+
+/// How long an acknowledgement waits for the other regions under strong consistency.
+pub const EVERYWHERE_WAIT: Duration = Duration::from_secs(10);
+/// How long a strong read waits for them.
+const COMMITTED_WAIT: Duration = Duration::from_secs(5);
 
 /// Shared by a node and all its writers.
 #[derive(Debug)]
@@ -16,14 +25,18 @@ pub struct Duty {
     /// May this region be behind what was acknowledged as strong? Then it answers no strong read.
     left_out: AtomicBool,
     /// Counts how often this region began or ceased to write.
-    term: watch::Sender<Term>,
+    term: Watched<Term>,
     pub promise: Promise,
     pub progress: Progress,
+    /// While this region follows.
+    pub freshness: Freshness,
     epochs: OnceLock<Arc<dyn Epochs>>,
     /// Do other nodes open the same store? Then it follows them by itself, and whoever owns a log must prove it.
     pub clustered: bool,
     /// Told when a log turned out to be another's.
     fenced: Notify,
+    /// In a cluster: until when this node may act as the one that writes the system log, whatever else it believes.
+    until: RwLock<Option<Instant>>,
 }
 
 /// Gives out numbers of epochs, durably and to all regions of an account together.
@@ -53,12 +66,14 @@ impl Duty {
         Duty {
             writes: AtomicBool::new(writes),
             left_out: AtomicBool::new(false),
-            term: watch::Sender::default(),
+            term: Watched::default(),
             promise,
             progress: Progress::default(),
+            freshness: Freshness::default(),
             epochs: OnceLock::new(),
             clustered: false,
             fenced: Notify::new(),
+            until: RwLock::new(None),
         }
     }
 
@@ -90,12 +105,27 @@ impl Duty {
     }
 
     pub fn writes(&self) -> bool {
-        self.writes.load(Ordering::Acquire)
+        self.writes.load(Ordering::Acquire) && !(self.clustered && self.is_over())
+    }
+
+    /// A process that stood still finds its time over before it does anything.
+    fn is_over(&self) -> bool {
+        let until = *self.until.read().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    pub fn set_until(&self, until: Option<Instant>) {
+        *self.until.write().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// Whether there may be a log that is written here.
+    pub fn may_write_some(&self) -> bool {
+        self.clustered || self.writes()
     }
 
     pub fn set_writes(&self, writes: bool) {
         self.writes.store(writes, Ordering::Release);
-        self.term.send_modify(|term| term.0 += 1);
+        self.term.modify(|term| term.0 += 1);
     }
 
     pub fn is_left_out(&self) -> bool {
@@ -115,6 +145,7 @@ impl Duty {
         LogDuty {
             progress: self.progress.of(log),
             duty: Arc::clone(self),
+            owned: self.clustered.then(|| Arc::new(AtomicBool::new(true))),
         }
     }
 }
@@ -124,12 +155,16 @@ impl Duty {
 pub struct LogDuty {
     duty: Arc<Duty>,
     pub progress: Arc<LogProgress>,
+    /// In a cluster every log has an owner of its own: is it this node?
+    owned: Option<Arc<AtomicBool>>,
 }
 
 impl LogDuty {
     /// How many transactions may be decided now; at least one.
     pub fn room(&self) -> Result<usize> {
-        self.duty.check_writes()?;
+        if !self.is_owned() {
+            return Err(write_forbidden());
+        }
         let Promise::Within(bounds) = self.duty.promise else {
             return Ok(usize::MAX);
         };
@@ -143,19 +178,41 @@ impl LogDuty {
         }
     }
 
-    /// The term that runs now.
+    /// Whether the log is this node's to write.
+    pub fn is_owned(&self) -> bool {
+        match &self.owned {
+            Some(owned) => owned.load(Ordering::Acquire),
+            None => self.duty.writes(),
+        }
+    }
+
+    /// In a cluster: nothing more is written here.
+    pub fn cease(&self) {
+        if let Some(owned) = &self.owned {
+            owned.store(false, Ordering::Release);
+        }
+    }
+
+    /// Do other nodes open the same store? Then whoever lost a log is told where it belongs.
+    pub fn is_clustered(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// The term that runs now. In a cluster nothing that was appended is ever cut off, whoever owns the log by then.
     pub fn term(&self) -> Term {
-        *self.duty.term.borrow()
+        match self.owned {
+            Some(_) => Term::default(),
+            None => *self.duty.term.read(),
+        }
     }
 
     /// Waits until every region that counts has `lsn`, which was appended or read in `term`. `false` when the term ended
     /// first: whether the others have it is not known then, and may never be.
     pub async fn committed_in(&self, term: Term, lsn: Lsn) -> bool {
-        let mut terms = self.duty.term.subscribe();
         let committed = tokio::select! {
             biased;
-            // The sender lives in `self`, so waiting cannot fail. Both are safe to drop.
-            _ = terms.wait_for(|now| *now != term) => false,
+            // Both are safe to drop.
+            () = self.duty.term.wait_for(|now| *now != term) => false,
             () = self.progress.wait_committed(lsn) => true,
         };
         committed && self.term() == term
@@ -176,6 +233,25 @@ impl LogDuty {
     pub fn is_strong(&self) -> bool {
         self.duty.promise == Promise::Everywhere
     }
+}
+
+/// Waits, for as long as a strong read may, until every region is known to have something.
+pub async fn confirmed(everywhere: impl Future<Output = bool>) -> Result<()> {
+    match tokio::time::timeout(COMMITTED_WAIT, everywhere).await {
+        Ok(true) => Ok(()),
+        _ => Err(Error::new(
+            Status::UNAVAILABLE,
+            "This region cannot tell now whether it is up to date with the others.",
+        )),
+    }
+}
+
+/// Of what is durable here and may never be anywhere else.
+pub fn unconfirmed() -> Error {
+    Error::new(
+        Status::REQUEST_TIMEOUT,
+        "Not every region has confirmed the write in time.",
+    )
 }
 
 pub fn write_forbidden() -> Error {

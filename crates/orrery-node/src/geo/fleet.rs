@@ -5,38 +5,36 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
+use orrery_model::{Epoch, Error, Result, Status};
 use orrery_partition::storage::Store;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::duty::{Epochs, Promise};
-use super::level::{take_what_is_ahead, wait_confirmed, wait_level};
+pub use super::failover::{Loss, Place};
+use super::kept::Holds;
+use super::level::{wait_confirmed, wait_level};
 use super::link::{Link, LinkSettings};
-use super::membership::Sites;
-use super::progress::Bounds;
+use super::membership::{Interrupt, Sites};
 use super::replica::{Following, Replica};
+use super::returning;
 use super::roles::EpochStart;
-use super::salvage::difference;
 use super::start::start_nodes;
 use super::topology::{RegionId, RegionState, Topology};
 use super::watch;
 use crate::account::Account;
 use crate::api::Consistency;
 use crate::clock::{Clock, SkewedClock};
-use crate::events::{Events, Happening};
+use crate::cluster::HeldWrites;
+use crate::events::Events;
 use crate::node::{Node, NodeSettings};
 use crate::tasks::Tasks;
 
 /// How long a planned change of the write region may hold writes before it gives up.
 const HOLD_MAX: Duration = Duration::from_secs(3);
-/// How long a region that comes back is given to catch up before it serves.
-const RETURN_MAX: Duration = Duration::from_secs(30);
-/// How long the writers of a region that is taken offline are given to finish what they have begun.
-const FENCE_WAIT: Duration = Duration::from_secs(1);
 /// What a region may lack of a log before a planned change is refused at once.
 const PLANNED_LAG_MAX: u64 = 50_000;
 
@@ -71,11 +69,15 @@ pub struct Fleet {
     outages: RwLock<BTreeMap<RegionId, Outage>>,
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Ends a change that takes its time, so that a more urgent one can happen.
-    pub(super) interrupt: Mutex<CancellationToken>,
+    pub(super) interrupt: Mutex<Interrupt>,
+    /// What must stay in the logs of regions that are out.
+    pub(super) holds: Mutex<Holds>,
     pub(super) sites: OnceLock<Arc<dyn Sites>>,
     /// Regions that strong writes do not wait for, because they are too slow or cannot be reached.
     pub(super) left_out: Mutex<BTreeSet<RegionId>>,
     pub(super) n_lost: AtomicU64,
+    /// Versions that conflicts had no room for and that were dropped because somebody said so.
+    pub(super) n_dropped: AtomicU64,
     /// After how long without an answer from the writer another region takes over by itself.
     pub(super) managed_failover: Mutex<Option<Duration>>,
     pub(super) events: Events,
@@ -99,20 +101,10 @@ pub struct LinkInfo {
     pub settings: LinkSettings,
 }
 
-/// What a region that was taken offline had and the others have not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Loss {
-    /// By log: transactions that no other region has.
-    pub transactions: BTreeMap<u64, u64>,
-    /// The last LSN that another region has, for the same logs.
-    pub kept: BTreeMap<u64, Lsn>,
-}
-
 impl Fleet {
     /// Opens every region. The first name takes writes unless the kept topology says otherwise.
     pub async fn start(
         settings: NodeSettings,
-        bounds: Bounds,
         parts: Vec<RegionParts>,
         keeper: Arc<dyn TopologyKeeper>,
     ) -> Result<Arc<Fleet>> {
@@ -121,11 +113,12 @@ impl Fleet {
             Some(kept) => kept.grown_to(&names)?,
             None => Topology::new(&names)?,
         };
+        settings.account.staleness.check(topology.present().count())?;
         keeper.save(&topology)?;
         // A single region owes nobody anything, whatever it promises; others may come.
         let promise = match settings.account.consistency {
             Consistency::Strong => Promise::Everywhere,
-            Consistency::BoundedStaleness => Promise::Within(bounds),
+            Consistency::BoundedStaleness => Promise::Within(settings.account.staleness.bounds()),
             _ => Promise::Local,
         };
         let clock = parts.first().map(|part| Arc::clone(&part.clock));
@@ -147,16 +140,23 @@ impl Fleet {
             interrupt: Mutex::default(),
             sites: OnceLock::new(),
             left_out: Mutex::default(),
+            holds: Mutex::default(),
             n_lost: AtomicU64::new(0),
+            n_dropped: AtomicU64::new(0),
             managed_failover: Mutex::default(),
             tasks: Tasks::default(),
         });
         fleet
             .tasks
             .spawn(watch::run(Arc::downgrade(&fleet), fleet.tasks.stopped()));
+        fleet
+            .tasks
+            .spawn(returning::run(Arc::downgrade(&fleet), fleet.tasks.stopped()));
         regions.into_iter().for_each(|region| fleet.add_links(region));
         fleet.nodes().iter().for_each(|node| fleet.lend_epochs(node));
+        fleet.distrust_readers();
         fleet.publish();
+        fleet.hold_what_is_out();
         fleet.follow_writer();
         Ok(fleet)
     }
@@ -184,6 +184,13 @@ impl Fleet {
     pub fn find_node(&self, region: RegionId) -> Option<Arc<Node>> {
         let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         nodes.get(&region).cloned()
+    }
+
+    /// As clients know a region.
+    pub fn name_of(&self, region: RegionId) -> Option<String> {
+        let topology = self.topology();
+        let found = topology.regions.iter().find(|known| known.id == region);
+        found.map(|region| region.name.clone())
     }
 
     /// The node that takes writes now.
@@ -308,33 +315,22 @@ impl Fleet {
         if lag > PLANNED_LAG_MAX {
             return Err(refused(&format!("The region lags behind by {lag} transactions.")));
         }
-        let no_changes = old.control.hold().await;
-        if !old.control.catalogue().reshards.is_empty() {
-            return Err(refused(
-                "A partition is being split or merged; try again when it is done.",
-            ));
-        }
-        let held = old.hold_all().await?;
-        let level = tokio::time::timeout(HOLD_MAX, wait_level(&old, &new)).await;
-        if level.is_err() {
-            return Err(refused(
-                "The region did not catch up while writes were held; nothing has changed.",
-            ));
-        }
-        // The others follow the new writer's log, which may not reach back as far as the old one's.
-        let readers = topology.online().filter(|region| region.id != target);
-        for reader in readers.filter(|reader| reader.id != topology.writer().id) {
-            let _ = tokio::time::timeout(HOLD_MAX / 4, wait_level(&old, &self.node(reader.id))).await;
-        }
-        // Writers that wait for every region get their answer while this one can still give it.
-        let _ = tokio::time::timeout(HOLD_MAX / 4, wait_confirmed(&old)).await;
+        let interrupted = self.interruptible();
+        let held = tokio::select! {
+            biased;
+            // Nothing is decided yet: whoever waits goes on.
+            () = interrupted.cancelled() => return Err(refused("Another change was more urgent; nothing has changed.")),
+            held = self.hold_until_level(&topology, &old, &new) => held?,
+        };
         self.keeper.save(&next)?;
         self.stop_following().await;
         // Before it writes: the first write it acknowledges must wait for the others.
         new.duty.progress.set_members(self.members(&next));
         if let Err(error) = new.promote(next.epoch, EpochStart::Next).await {
             // The old writer goes on, and after a restart as well; what the target has begun is installed anew there.
-            self.keeper.save(&topology)?;
+            if let Err(error) = self.keeper.save(&topology) {
+                tracing::error!(%error, "a change of the write region that failed is still on record");
+            }
             if let Err(error) = new.demote().await {
                 tracing::warn!(%error, "a region that could not take over cannot follow for the moment");
             }
@@ -344,103 +340,51 @@ impl Fleet {
         self.set_topology(next);
         // Only now: a client that is refused asks for the account, and must find the new writer in it.
         old.duty.set_writes(false);
-        drop((held, no_changes));
+        drop(held);
         old.demote().await?;
         self.follow_writer();
         Ok(())
     }
 
-    /// Takes a region out at once. If it took writes, the next in line takes over, and what it lacks is lost unless the
-    /// region comes back; the answer says how much that is.
-    pub async fn take_offline(self: Arc<Fleet>, region: &str) -> Result<Loss> {
-        let region = region.to_owned();
-        let anchor = self.writer();
-        anchor.uncancelled(async move { self.put_offline(&region).await }).await
-    }
-
-    async fn put_offline(&self, region: &str) -> Result<Loss> {
-        let _lock = self.lock_interrupting().await?;
-        let topology = self.topology();
-        let gone = topology.named(region)?.id;
-        let heir = topology.online().map(|region| region.id).find(|id| *id != gone);
-        let mut next = topology.without(gone, heir)?;
-        let old = self.node(gone);
-        if topology.writer().id != gone {
-            self.keeper.save(&next)?;
-            self.unfollow(gone).await;
-            self.set_topology(next);
-            return Ok(Loss::default());
-        }
-        // From here on it acknowledges nothing; what it has begun ends first, if it can.
-        old.duty.set_writes(false);
-        let _ = tokio::time::timeout(FENCE_WAIT, old.hold_all()).await;
-        self.stop_following().await;
-        let heir = &self.node(next.writer().id);
-        for other in next.online().filter(|other| other.id != next.writer().id) {
-            if let Err(error) = take_what_is_ahead(heir, &self.node(other.id)).await {
-                // Nothing is decided yet: an account that goes on as it was is better than one that nobody writes.
-                old.duty.set_writes(true);
-                self.follow_writer();
-                return Err(error);
-            }
-        }
-        let loss = difference(&old, heir).await;
-        // Also regions that were out before may have what the heir has not.
-        for region in &topology.regions {
-            let Some(node) = self.find_node(region.id).filter(|_| !next.is_online(region.id)) else {
-                continue;
-            };
-            let kept = difference(&node, heir).await.kept;
-            next.cut_off(region.id, kept.into_iter().map(|(log, lsn)| (LogId(log), lsn)));
-        }
-        self.keeper.save(&next)?;
-        heir.duty.progress.set_members(self.members(&next));
-        // Decided: the account has a new writer, also if a part of it cannot take writes yet.
-        let promoted = match heir.promote(next.epoch, EpochStart::Above).await {
-            Err(error) => {
-                tracing::warn!(%error, "a region that takes over tries again");
-                heir.promote(next.epoch, EpochStart::Above).await
-            }
-            promoted => promoted,
-        };
-        let n_lost = loss.transactions.values().sum();
-        self.n_lost.fetch_add(n_lost, Ordering::Relaxed);
-        self.events.tell(Happening::FailedOver {
-            from: topology.writer().name.clone(),
-            to: next.writer().name.clone(),
-            lost_transactions: n_lost,
-        });
-        self.set_topology(next);
-        self.follow_writer();
-        promoted.map(|()| loss)
-    }
-
-    /// Takes a region in again, as one that follows.
-    pub async fn take_online(self: Arc<Fleet>, region: &str) -> Result<()> {
-        let region = region.to_owned();
-        let anchor = self.writer();
-        anchor.uncancelled(async move { self.put_online(&region).await }).await
-    }
-
-    async fn put_online(&self, region: &str) -> Result<()> {
-        let _lock = self.lock()?;
-        let topology = self.topology();
-        let back = topology.named(region)?.id;
-        let next = topology.with(back)?;
-        // Before it follows and gives up what it has.
-        self.salvage(topology.named(region)?).await?;
-        self.node(back).demote().await?;
-        // It serves only when it has caught up: until then it may hold what the others never had.
-        self.follow(back);
-        if tokio::time::timeout(RETURN_MAX, self.join(back, &next)).await.is_err() {
-            self.writer().duty.progress.set_members(self.members(&topology));
-            self.unfollow(back).await;
+    /// Holds writes until the region that is to take over has everything, and the others what they can get in time.
+    async fn hold_until_level<'a>(
+        &self,
+        topology: &Topology,
+        old: &'a Arc<Node>,
+        new: &Arc<Node>,
+    ) -> Result<HeldWrites<'a>> {
+        let deadline = Instant::now() + HOLD_MAX;
+        let held = timeout_at(deadline, old.hold_writes()).await;
+        let held = held.map_err(|_| refused("Writes did not come to rest in time; nothing has changed."))??;
+        if timeout_at(deadline, wait_level(old, new)).await.is_err() {
             return Err(refused(
-                "The region did not catch up in time and stays offline; try again.",
+                "The region did not catch up while writes were held; nothing has changed.",
             ));
         }
+        // The others follow the new writer's log, which may not reach back as far as the old one's. And writers that wait for
+        // every region get their answer while this one can still give it.
+        let others = async {
+            for reader in topology.online().skip(1) {
+                wait_level(old, &self.node(reader.id)).await;
+            }
+        };
+        let _ = timeout(HOLD_MAX / 4, others).await;
+        let _ = timeout(HOLD_MAX / 4, wait_confirmed(old)).await;
+        Ok(held)
+    }
+
+    /// Says in which order regions take over: all that serve, the one that writes left out or first.
+    pub fn prioritize(&self, names: &[String]) -> Result<()> {
+        let _lock = self.lock()?;
+        let topology = self.topology();
+        let regions: Result<Vec<RegionId>> = names.iter().map(|name| Ok(topology.named(name)?.id)).collect();
+        let regions = regions?;
+        let readers = match regions.split_first() {
+            Some((first, rest)) if *first == topology.writer().id => rest,
+            _ => &regions,
+        };
+        let next = topology.prioritized(readers)?;
         self.keeper.save(&next)?;
-        self.readmit(back);
         self.set_topology(next);
         Ok(())
     }
@@ -471,6 +415,7 @@ impl Fleet {
 
     pub(super) fn set_topology(&self, next: Topology) {
         *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.hold_what_is_out();
         self.publish();
     }
 
@@ -494,13 +439,17 @@ impl Fleet {
         self.writer().duty.progress.set_members(self.members(&topology));
     }
 
-    /// Whom strong writes wait for.
+    /// The regions that strong writes wait for. When more are left out than may be, because others have gone since, all count.
     pub(super) fn members(&self, topology: &Topology) -> BTreeSet<RegionId> {
-        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        &readers(topology) - &left_out
+        let (readers, left_out) = (readers(topology), self.left_out());
+        let n_out = readers.intersection(&left_out).count();
+        match n_out <= watch::may_be_left_out(readers.len()) {
+            true => &readers - &left_out,
+            false => readers,
+        }
     }
 
-    fn follow_writer(&self) {
+    pub(super) fn follow_writer(&self) {
         for reader in self.topology().online().skip(1) {
             self.follow(reader.id);
         }
@@ -530,7 +479,11 @@ impl Fleet {
         }
     }
 
-    async fn stop_following(&self) {
+    pub(super) fn is_following(&self, reader: RegionId) -> bool {
+        self.following().contains_key(&reader)
+    }
+
+    pub(super) async fn stop_following(&self) {
         let all = std::mem::take(&mut *self.following());
         for following in all.into_values() {
             following.end().await;

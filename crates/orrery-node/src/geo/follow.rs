@@ -1,10 +1,11 @@
 //! One log followed from another region: read there, carried by a link, checked and applied here, in order and whole
 //! transactions at a time.
 //!
-//! Reading ahead and applying overlap, so that a long link is filled; what is under way is bounded by [`PARCELS_MAX`]. The
-//! position reached is the own log's head and nothing else, so a follower that is cut off at any point goes on from there.
+//! Reading ahead and applying overlap, so that a long link is filled; what is under way is bounded by [`PARCELS_MAX`] and, for all
+//! logs together, by the link's room. The position reached is the own log's head and nothing else, so a follower that is cut off at any point goes on from there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orrery_model::log::{Operation, Transaction};
 use orrery_model::{Lsn, Position};
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 use super::link::{Link, Parcel};
 use super::progress::LogProgress;
 use super::topology::RegionId;
+use crate::clock::Clock;
 
 /// Bytes read from the leader's log at a time.
 const PARCEL_BYTES: usize = 256 * 1024;
@@ -26,7 +28,7 @@ const PARCELS_MAX: usize = 64;
 const TOGETHER_MAX: usize = 256;
 
 /// About what a word on progress takes.
-const REPORT_BYTES: usize = 32;
+pub const REPORT_BYTES: usize = 32;
 
 /// Where transactions come from and where progress is told.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Source {
     /// The leader's account of this region's progress.
     pub progress: Arc<LogProgress>,
     pub region: RegionId,
+    /// The leader's.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Takes transactions that follow the own log's head and makes them durable and visible.
@@ -69,13 +73,29 @@ pub async fn follow(source: &Source, sink: &dyn Sink) -> Ended {
     let (reports, reported) = mpsc::channel(PARCELS_MAX);
     let start = sink.log().head();
     source.progress.restart(source.region, start.lsn);
+    date_backlog(source, start.lsn).await;
     tokio::select! {
+        // In an order of its own, or two runs of a simulation would differ; what has arrived comes before what is sent off.
+        biased;
         // Whatever is dropped half way has left the own log at a position it can go on from.
-        ended = ship(source, sink, start, parcels) => ended,
         ended = receive(source, sink, arriving, reports) => ended,
         () = tell(source, sink, reported) => Ended::Broken,
         () = learn_committed(source, sink) => Ended::Broken,
+        ended = ship(source, sink, start, parcels) => ended,
     }
+}
+
+/// Lets the leader know how old what this region lacks is, if it began to write only after that. One whose time is not to be
+/// had any more counts from now on.
+async fn date_backlog(source: &Source, applied: Lsn) {
+    let lacking = applied.next();
+    if source.log.head().lsn <= applied || source.progress.is_dated(lacking) {
+        return;
+    }
+    let read = source.log.read_log(applied, 1).await;
+    let first = read.ok().and_then(|transactions| transactions.into_iter().next());
+    let age_ms = first.map_or(0, |first| source.clock.now().0.saturating_sub(first.at.0));
+    source.progress.date(lacking, Duration::from_millis(age_ms));
 }
 
 /// Reads the leader's log and sends it off.
@@ -92,9 +112,11 @@ async fn ship(
     if theirs.lsn < start.lsn || (theirs.lsn == start.lsn && theirs.hash != start.hash) {
         return Ended::Diverged;
     }
+    let mut wanted_bytes = PARCEL_BYTES;
     loop {
         source.there.ready().await;
         let head = source.log.wait_past(last.lsn).await;
+        let mut room = source.there.reserve(wanted_bytes).await;
         let transactions = match source.log.read_log(last.lsn, PARCEL_BYTES).await {
             Ok(transactions) => transactions,
             Err(StorageError::Trimmed { .. }) => return Ended::Trimmed,
@@ -111,8 +133,15 @@ async fn ship(
         if !first.follows(last) {
             return Ended::Diverged;
         }
+        let n_bytes = transactions.iter().map(size_bytes).sum();
+        if !room.fits(n_bytes) {
+            // Whoever waits for more must not hold what others wait for: read again once there is room for all of it.
+            wanted_bytes = n_bytes * 2;
+            continue;
+        }
+        wanted_bytes = PARCEL_BYTES;
         last = transactions.last().unwrap_or(first).position();
-        let parcel = source.there.depart(transactions.iter().map(size_bytes).sum());
+        let parcel = source.there.depart_in(n_bytes, room);
         if parcels.send((parcel, transactions)).await.is_err() {
             return Ended::Broken;
         }
@@ -222,4 +251,99 @@ pub fn stage(log: &dyn Log, transactions: Vec<Transaction>) -> Result<(Position,
         });
     }
     Ok((snapshot.position(), staged))
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_model::{Epoch, LogId, Timestamp};
+    use orrery_partition::storage::{Role, Store};
+    use orrery_storage::MemoryStore;
+
+    use super::super::link::LinkSettings;
+    use super::super::progress::Progress;
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::node::append_one;
+
+    const ROOM_BYTES: usize = 1 << 20;
+    const N_LOGS: u64 = 6;
+
+    /// A log that takes what it is given.
+    struct Plain(Arc<dyn Log>);
+
+    impl Sink for Plain {
+        fn log(&self) -> Arc<dyn Log> {
+            Arc::clone(&self.0)
+        }
+
+        fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
+            Box::pin(async move {
+                let (expected, staged) = stage(&*self.0, transactions)?;
+                self.0.append(expected, staged).await
+            })
+        }
+
+        fn committed(&self, _lsn: Lsn) {}
+    }
+
+    async fn open(store: &dyn Store, log: u64, role: Role) -> Arc<dyn Log> {
+        store.open(LogId(log), role).await.unwrap()
+    }
+
+    async fn append(log: &dyn Log, n_bytes: usize) {
+        let record = Operation::Record {
+            key: "k".into(),
+            value: Some(vec![7; n_bytes].into()),
+        };
+        append_one(log, Timestamp(0), record).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_logs_share_a_link_no_more_is_held_than_it_has_room_for() {
+        let (there, back) = (Arc::new(Link::with_room(1, ROOM_BYTES)), Arc::new(Link::new(2)));
+        let slow = LinkSettings {
+            bytes_per_second: Some(4 << 20),
+            ..LinkSettings::default()
+        };
+        there.set(slow);
+        let (leader, follower) = (MemoryStore::new(), MemoryStore::new());
+        let progress = Progress::default();
+        let mut pairs = Vec::new();
+        for number in 1..=N_LOGS {
+            let theirs = open(&*leader, number, Role::Own { epoch: Epoch(1) }).await;
+            let hold = theirs.hold(Lsn::ZERO);
+            for n_bytes in [100_000, 400_000, 10, 300_000, 100_000] {
+                append(&*theirs, n_bytes).await;
+            }
+            if number == 1 {
+                // One that takes more than there is room for travels alone, and arrives.
+                append(&*theirs, ROOM_BYTES * 2).await;
+            }
+            let own = open(&*follower, number, Role::Follow).await;
+            let source = Source {
+                log: Arc::clone(&theirs),
+                there: Arc::clone(&there),
+                back: Arc::clone(&back),
+                progress: progress.of(LogId(number)),
+                region: RegionId(1),
+                clock: Arc::new(ManualClock::at(Timestamp(0))),
+            };
+            let sink = Arc::clone(&own);
+            let following = tokio::spawn(async move { follow(&source, &Plain(sink)).await });
+            pairs.push((theirs, own, following, hold));
+        }
+        let mut most = 0;
+        while pairs.iter().any(|(theirs, own, ..)| own.head() != theirs.head()) {
+            let held = there.bytes_under_way();
+            assert!(
+                held <= ROOM_BYTES || held > ROOM_BYTES * 2,
+                "{held} bytes are under way"
+            );
+            most = most.max(held.min(ROOM_BYTES));
+            assert!(pairs.iter().all(|(_, _, following, _)| !following.is_finished()));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(most > ROOM_BYTES / 2, "the room is used: {most}");
+        pairs.into_iter().for_each(|(_, _, following, _)| following.abort());
+    }
 }

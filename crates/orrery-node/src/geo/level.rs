@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::{Lsn, Result};
+use orrery_model::{LogId, Lsn, Position, Result};
 use orrery_partition::decide::unreadable;
 use orrery_partition::storage::{Log, StorageError};
 
@@ -13,10 +13,23 @@ use super::replica::Replica;
 use crate::node::Node;
 use crate::writer::append_cached;
 
+/// Whether one region has everything another has, as far as both have it open.
+pub(super) fn is_level(ahead: &Node, behind: &Node) -> bool {
+    let own = behind.live_logs();
+    let has =
+        |(log, theirs): (LogId, Arc<dyn Log>)| own.get(&log).is_some_and(|own| own.head().lsn >= theirs.head().lsn);
+    ahead.live_logs().into_iter().all(has)
+}
+
 /// Waits until one region has everything another has.
 pub(super) async fn wait_level(ahead: &Arc<Node>, behind: &Arc<Node>) {
-    for (log, theirs) in ahead.live_logs() {
-        let head = theirs.head();
+    // All of them now: one that is taken later may have moved on, and the next one again.
+    let wanted: Vec<(LogId, Position)> = ahead
+        .live_logs()
+        .iter()
+        .map(|(log, theirs)| (*log, theirs.head()))
+        .collect();
+    for (log, head) in wanted {
         loop {
             let own: Option<Arc<dyn Log>> = behind.live_logs().remove(&log);
             match own {

@@ -1,15 +1,21 @@
 //! The simulated way from one region to another: how long things take on it, how much it carries, and whether it is there.
 //!
 //! Replication and progress reports travel by links and by nothing else. What leaves while a link is up arrives in order,
-//! or, when the link is cut or loses it, not at all; then everything after it is lost as well, as on a broken connection,
-//! and the receiver begins again from what it has. Pausing a link delays what is under way and loses nothing.
+//! or not at all. When a link is cut everything under way is lost; when it loses a parcel, that one is, and its receiver gives
+//! up what follows in the same stream, as on a broken connection, and begins again from what it has: other streams on the
+//! link go on. Pausing a link delays what is under way and loses nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
+
+use crate::watched::Watched;
+
+/// Bytes of logs that may be on their way over a link at a time, of all logs together.
+const ROOM_BYTES: usize = 64 << 20;
 
 /// How a link behaves.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +25,7 @@ pub struct LinkSettings {
     pub jitter: Duration,
     /// `None`: as much as there is.
     pub bytes_per_second: Option<u64>,
-    /// Share of parcels that break the connection, from 0 to 1.
+    /// Share of parcels that are lost and break their stream, from 0 to 1.
     pub loss: f64,
     pub cut: bool,
     pub paused: bool,
@@ -41,9 +47,11 @@ impl Default for LinkSettings {
 /// One direction between two regions.
 #[derive(Debug)]
 pub struct Link {
-    settings: watch::Sender<LinkSettings>,
+    settings: Watched<LinkSettings>,
     state: Mutex<State>,
     under_way: Arc<AtomicUsize>,
+    room: Arc<Semaphore>,
+    room_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -53,7 +61,7 @@ struct State {
     last_arrival: Option<Instant>,
     /// When the line is free again.
     free_at: Option<Instant>,
-    /// Rises whenever the connection breaks.
+    /// Rises whenever the link is cut.
     connection: u64,
 }
 
@@ -62,8 +70,30 @@ struct State {
 pub struct Parcel {
     arrives: Instant,
     connection: u64,
+    is_lost: bool,
     n_bytes: usize,
     under_way: Arc<AtomicUsize>,
+    /// Given back with it.
+    room: Option<Room>,
+}
+
+/// Memory that something on its way may take.
+#[derive(Debug)]
+pub struct Room {
+    permit: OwnedSemaphorePermit,
+    /// Is it all there is? Then it must do, whatever is to be sent.
+    is_all: bool,
+}
+
+impl Room {
+    /// Whether so much fits. Gives back what it does not need.
+    pub fn fits(&mut self, n_bytes: usize) -> bool {
+        if let Some(spare) = self.permit.num_permits().checked_sub(n_bytes) {
+            drop(self.permit.split(spare));
+            return true;
+        }
+        self.is_all
+    }
 }
 
 impl Drop for Parcel {
@@ -75,8 +105,15 @@ impl Drop for Parcel {
 impl Link {
     /// `seed` makes jitter and loss repeatable.
     pub fn new(seed: u64) -> Link {
+        Link::with_room(seed, ROOM_BYTES)
+    }
+
+    /// A link on which no more than this may be on its way.
+    pub fn with_room(seed: u64, room_bytes: usize) -> Link {
         Link {
-            settings: watch::Sender::new(LinkSettings::default()),
+            room: Arc::new(Semaphore::new(room_bytes)),
+            room_bytes,
+            settings: Watched::default(),
             state: Mutex::new(State {
                 random: seed | 1,
                 last_arrival: None,
@@ -93,24 +130,42 @@ impl Link {
     }
 
     pub fn settings(&self) -> LinkSettings {
-        self.settings.borrow().clone()
+        self.settings.read().clone()
     }
 
     pub fn set(&self, settings: LinkSettings) {
         if settings.cut {
             self.state().connection += 1;
         }
-        self.settings.send_replace(settings);
+        self.settings.set(settings);
     }
 
     /// Waits until the link is there.
     pub async fn ready(&self) {
-        let mut settings = self.settings.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = settings.wait_for(|settings| !settings.cut && !settings.paused).await;
+        self.settings
+            .wait_for(|settings| !settings.cut && !settings.paused)
+            .await;
     }
 
-    /// Sends something off; wait for it with [`Link::arrival`].
+    /// Waits until so much more may be on its way. Whoever wants more than there is gets all of it.
+    pub async fn reserve(&self, n_bytes: usize) -> Room {
+        let n_permits = n_bytes.min(self.room_bytes);
+        let room = Arc::clone(&self.room);
+        let permit = room.acquire_many_owned(u32::try_from(n_permits).unwrap_or(u32::MAX));
+        Room {
+            permit: permit.await.expect("the room of a link is never closed"),
+            is_all: n_permits == self.room_bytes,
+        }
+    }
+
+    /// Sends something off for which there is room.
+    pub fn depart_in(&self, n_bytes: usize, room: Room) -> Parcel {
+        let mut parcel = self.depart(n_bytes);
+        parcel.room = Some(room);
+        parcel
+    }
+
+    /// Sends something small off; wait for it with [`Link::arrival`].
     pub fn depart(&self, n_bytes: usize) -> Parcel {
         let settings = self.settings();
         let mut state = self.state();
@@ -124,17 +179,15 @@ impl Link {
         let arrives = state.last_arrival.map_or(at, |last| last.max(at));
         state.last_arrival = Some(arrives);
         self.under_way.fetch_add(n_bytes, Ordering::Relaxed);
-        let parcel = Parcel {
+        Parcel {
             arrives,
             connection: state.connection,
+            // What is sent into a cut link is lost as well.
+            is_lost: settings.cut || (settings.loss > 0.0 && state.draw() < settings.loss),
             n_bytes,
             under_way: Arc::clone(&self.under_way),
-        };
-        // What is sent into a cut link is lost as well.
-        if settings.cut || (settings.loss > 0.0 && state.draw() < settings.loss) {
-            state.connection += 1;
+            room: None,
         }
-        parcel
     }
 
     /// Waits for a parcel; `false` when it never comes.
@@ -142,17 +195,18 @@ impl Link {
         if parcel.arrives > Instant::now() {
             sleep_until(parcel.arrives).await;
         }
-        let mut settings = self.settings.subscribe();
-        // Cut or not, but not paused. The sender lives in `self`.
-        let _ = settings.wait_for(|settings| !settings.paused).await;
-        self.state().connection == parcel.connection
+        // Cut or not, but not paused.
+        self.settings.wait_for(|settings| !settings.paused).await;
+        self.is_carried(parcel)
+    }
+
+    fn is_carried(&self, parcel: &Parcel) -> bool {
+        !parcel.is_lost && self.state().connection == parcel.connection
     }
 
     /// Whether a parcel is there already.
     pub fn has_arrived(&self, parcel: &Parcel) -> bool {
-        parcel.arrives <= Instant::now()
-            && !self.settings.borrow().paused
-            && self.state().connection == parcel.connection
+        parcel.arrives <= Instant::now() && !self.settings.read().paused && self.is_carried(parcel)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -230,6 +284,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn no_more_is_on_its_way_than_there_is_room_for() {
+        let link = Link::with_room(7, 100);
+        let mut room = link.reserve(80).await;
+        assert!(room.fits(60) && !room.fits(61), "what was spare is given back");
+        let first = link.depart_in(60, room);
+        let mut room = link.reserve(40).await;
+        assert!(room.fits(40));
+        let second = link.depart_in(40, room);
+        let full = tokio::time::timeout(Duration::from_secs(1), link.reserve(1));
+        assert!(full.await.is_err());
+        drop(first);
+        drop(link.reserve(60).await);
+        drop(second);
+        let mut room = link.reserve(1000).await;
+        assert!(room.fits(1000), "one that is larger than all the room travels alone");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_pause_delays_and_loses_nothing() {
         let link = Arc::new(Link::new(7));
         let parcel = link.depart(1);
@@ -245,6 +317,23 @@ mod tests {
         let start = Instant::now();
         assert!(link.arrival(&parcel).await);
         assert_eq!(start.elapsed().as_secs(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_parcel_that_is_lost_takes_no_other_along() {
+        let link = Link::new(7);
+        link.set(slow(100, 0));
+        let before = link.depart(1);
+        link.set(LinkSettings {
+            loss: 1.0,
+            ..slow(100, 0)
+        });
+        let lost = link.depart(1);
+        link.set(slow(100, 0));
+        let after = link.depart(1);
+        assert!(link.arrival(&before).await);
+        assert!(!link.has_arrived(&lost) && !link.arrival(&lost).await);
+        assert!(link.arrival(&after).await);
     }
 
     #[test]

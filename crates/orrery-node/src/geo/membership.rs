@@ -6,7 +6,7 @@
 //! start. While one of them takes its time, a region can still be taken offline or removed: that ends what is under way.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use orrery_model::{Error, Result};
@@ -15,6 +15,7 @@ use orrery_partition::storage::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::duty::Duty;
+use super::failover::AcceptLoss;
 use super::fleet::{Fleet, RegionParts, refused};
 use super::level::wait_level;
 use super::start::provision;
@@ -42,7 +43,8 @@ impl Fleet {
         if self.sites.set(sites).is_err() {
             return;
         }
-        let unfinished = |region: &&Region| matches!(region.state, RegionState::Seeding | RegionState::Draining);
+        // One that comes is seen to by whoever looks after those.
+        let unfinished = |region: &&Region| region.state == RegionState::Draining;
         if !self.topology().regions.iter().any(|region| unfinished(&region)) {
             return;
         }
@@ -59,16 +61,7 @@ impl Fleet {
 
     async fn finish(&self, region: &Region) -> Result<()> {
         let _lock = self.lock()?;
-        if region.state == RegionState::Draining {
-            return self.discard(region).await;
-        }
-        let interrupted = self.interruptible();
-        self.follow(region.id);
-        tokio::select! {
-            // Both leave the region as it was.
-            () = interrupted.cancelled() => Err(refused("The region has been interrupted while it caught up.")),
-            joined = self.come_online(region.id) => joined,
-        }
+        self.discard(region).await
     }
 
     /// Adds a region; it serves when this returns.
@@ -92,6 +85,7 @@ impl Fleet {
         let _lock = self.lock()?;
         let interrupted = self.interruptible();
         let (next, region) = self.topology().adding(name)?;
+        self.settings.account.staleness.check(next.present().count())?;
         let sites = self.sites.get();
         let sites = sites.ok_or_else(|| Error::bad_request("Regions cannot be added to this account."))?;
         let parts = sites.prepare(&region).await?;
@@ -140,7 +134,7 @@ impl Fleet {
 
     /// The version of session tokens counts how often regions have come and gone. Where that cannot be written now the old
     /// tokens stay good, which does no harm: what they ask for is there.
-    async fn supersede_tokens(&self) {
+    pub(super) async fn supersede_tokens(&self) {
         if let Err(error) = self.writer().raise_versions().await {
             tracing::warn!(%error, "session tokens of some partitions keep their version");
         }
@@ -174,13 +168,20 @@ impl Fleet {
             Err(error) => return Err(error),
         };
         let interrupted = self.interruptible();
-        let next = topology.draining(region.id)?;
-        // What only it has goes with it.
-        self.salvage(&region).await?;
+        topology.draining(region.id)?;
+        // What only it has would go with it. Where that cannot be kept, it stays.
+        tokio::select! {
+            biased;
+            // What has been kept is not kept again.
+            () = interrupted.cancelled() => return Err(refused("Another change was more urgent; the region has not been removed.")),
+            kept = self.salvage(&region, AcceptLoss::IfNotPromised) => drop(kept?),
+        }
+        let next = self.topology().draining(region.id)?;
         self.keeper.save(&next)?;
         self.unfollow(region.id).await;
         self.set_topology(next);
         tokio::select! {
+            biased;
             // Both are safe to drop.
             () = interrupted.cancelled() => {}
             () = tokio::time::sleep(drain) => {}
@@ -221,17 +222,47 @@ impl Fleet {
 
     /// Ends whatever change can be interrupted, and waits for its turn.
     pub(super) async fn lock_interrupting(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
-        let interrupt = self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        interrupt.cancel();
+        let _urgent = Urgent::begin(&self.interrupt);
         let locked = tokio::time::timeout(INTERRUPT_WAIT, self.changing.lock()).await;
         locked.map_err(|_| refused("Another change of the account's regions is under way."))
     }
 
     /// Begins something that may be interrupted.
-    fn interruptible(&self) -> CancellationToken {
-        let fresh = CancellationToken::new();
-        *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
-        fresh
+    pub(super) fn interruptible(&self) -> CancellationToken {
+        let mut interrupt = self.interrupt.lock().unwrap_or_else(PoisonError::into_inner);
+        interrupt.token = CancellationToken::new();
+        if interrupt.n_urgent > 0 {
+            interrupt.token.cancel();
+        }
+        interrupt.token.clone()
+    }
+}
+
+/// What ends a change that takes its time.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    /// Of the change that is under way.
+    token: CancellationToken,
+    /// How many wait for it to end, and for whatever begins before it is their turn.
+    n_urgent: usize,
+}
+
+/// Somebody waits who is more urgent than what can be interrupted.
+#[derive(Debug)]
+struct Urgent<'a>(&'a Mutex<Interrupt>);
+
+impl Urgent<'_> {
+    fn begin(interrupt: &Mutex<Interrupt>) -> Urgent<'_> {
+        let mut known = interrupt.lock().unwrap_or_else(PoisonError::into_inner);
+        known.n_urgent += 1;
+        known.token.cancel();
+        Urgent(interrupt)
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).n_urgent -= 1;
     }
 }
 

@@ -9,14 +9,20 @@
 //!
 //! [`topology`] says which region is which and what may change, [`link`] is the simulated way between two of them, [`follow`]
 //! carries one log across, [`named`] knows which entries of the system log are true only together, [`replica`] keeps a whole region in step, [`roles`] changes what it does, [`progress`] and [`duty`] say what the writer owes the
-//! others, [`start`] opens the regions of an account, [`fleet`] holds them together and changes their roles, [`level`] brings one to
-//! where another stands, [`membership`] lets regions come and go, and
-//! [`report`] tells operators how they are. [`salvage`] keeps what a failover cut off, and [`watch`] reacts to regions that
-//! cannot be reached.
+//! others, [`bounds`] how far behind they may be, [`freshness`] how far one is, [`jumps`] which LSNs no transaction has, [`start`]
+//! opens the regions of an account, [`fleet`] holds them together and changes their roles, [`failover`] takes one out, [`level`]
+//! brings one to where another stands, [`membership`] lets regions come and go, and [`report`] tells operators how they are.
+//! [`kept`] and [`salvage`] keep what a failover cut off, [`returning`] takes a region in again, [`watch`] reacts to regions that
+//! cannot be reached, and [`vote`] says who may take over from them.
 
+pub mod bounds;
 pub(crate) mod duty;
+pub mod failover;
 pub mod fleet;
 pub(crate) mod follow;
+pub(crate) mod freshness;
+pub(crate) mod jumps;
+pub(crate) mod kept;
 pub(crate) mod level;
 pub mod link;
 pub mod membership;
@@ -24,8 +30,10 @@ pub(crate) mod named;
 pub mod progress;
 pub(crate) mod replica;
 pub mod report;
+pub(crate) mod returning;
 pub(crate) mod roles;
 pub(crate) mod salvage;
 pub(crate) mod start;
 pub mod topology;
+pub(crate) mod vote;
 pub(crate) mod watch;

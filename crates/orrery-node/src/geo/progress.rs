@@ -1,15 +1,17 @@
 //! How far the other regions have come with the logs this region writes: what strong consistency waits for, what bounded
 //! staleness measures, and what operators see as lag.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use orrery_model::{LogId, Lsn};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::bounds::Bounds;
+use super::jumps::{Jump, n_between};
 use super::topology::RegionId;
+use crate::watched::Watched;
 
 /// How closely the age of a backlog is known.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
@@ -22,7 +24,8 @@ pub const SAMPLES_MAX: usize = 1024;
 /// Of all logs of an account.
 #[derive(Debug, Default)]
 pub struct Progress {
-    logs: RwLock<HashMap<LogId, Arc<LogProgress>>>,
+    /// In their order, so that whoever waits for several is woken in the same order every time.
+    logs: RwLock<BTreeMap<LogId, Arc<LogProgress>>>,
     members: Members,
 }
 
@@ -33,26 +36,18 @@ type Members = Arc<RwLock<BTreeSet<RegionId>>>;
 #[derive(Debug)]
 pub struct LogProgress {
     members: Members,
-    state: watch::Sender<State>,
+    state: Watched<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     applied: BTreeMap<RegionId, Lsn>,
     head: Lsn,
-    /// Where the current epoch begins: LSNs below belong to an earlier one, and the distance between the two says nothing.
-    epoch_start: Lsn,
+    jumps: Vec<Jump>,
     /// When transactions were appended, one every so often, oldest first.
     appended: VecDeque<(Lsn, Instant)>,
     /// How many times the interval between two of them has been doubled.
     n_doubled: u32,
-}
-
-/// What a region may lack at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    pub transactions: u64,
-    pub age: Duration,
 }
 
 /// What a region lacks of one log.
@@ -72,7 +67,7 @@ impl Progress {
         let fresh = || {
             Arc::new(LogProgress {
                 members: Arc::clone(&self.members),
-                state: watch::Sender::default(),
+                state: Watched::default(),
             })
         };
         Arc::clone(logs.entry(log).or_insert_with(fresh))
@@ -87,24 +82,45 @@ impl Progress {
     pub fn set_members(&self, members: BTreeSet<RegionId>) {
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
         for log in self.logs.read().unwrap_or_else(PoisonError::into_inner).values() {
-            log.state.send_modify(|_| {});
+            log.state.modify(|_| {});
         }
     }
 }
 
 impl LogProgress {
-    /// This region stands at `head`, in an epoch that began at `epoch_start`.
-    pub fn begin(&self, head: Lsn, epoch_start: Lsn) {
-        self.state.send_modify(|state| {
+    /// This region begins to write a log that stands at `head` and has these jumps. What it knew of the age of transactions is
+    /// from when it last wrote: others have come in between.
+    pub fn begin(&self, head: Lsn, jumps: Vec<Jump>) {
+        self.state.modify(|state| {
             state.head = head;
-            state.epoch_start = epoch_start;
+            state.jumps = jumps;
+            state.appended.clear();
+            state.n_doubled = 0;
+        });
+    }
+
+    /// Whether the age of a transaction is known, or at least not underrated.
+    pub fn is_dated(&self, lsn: Lsn) -> bool {
+        let state = self.state.read();
+        state.appended.front().is_some_and(|(first, _)| *first <= lsn)
+    }
+
+    /// A transaction that was appended before this region began to write it, or before it was started, is so old.
+    pub fn date(&self, lsn: Lsn, age: Duration) {
+        let now = Instant::now();
+        let at = now.checked_sub(age).unwrap_or(now);
+        self.state.modify(|state| {
+            let place = state.appended.partition_point(|(first, _)| *first < lsn);
+            // Clocks of regions differ; the order of a log's transactions does not depend on them.
+            let at = state.appended.get(place).map_or(at, |(_, later)| at.min(*later));
+            state.appended.insert(place, (lsn, at));
         });
     }
 
     /// This region has appended up to `head`.
     pub fn appended(&self, head: Lsn) {
         let now = Instant::now();
-        self.state.send_modify(|state| {
+        self.state.modify(|state| {
             let first_new = state.head.next();
             state.head = state.head.max(head);
             let interval = SAMPLE_INTERVAL * (1 << state.n_doubled);
@@ -119,7 +135,7 @@ impl LogProgress {
     /// Another region has applied up to `lsn`, durable and visible.
     pub fn report(&self, region: RegionId, lsn: Lsn) {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner).clone();
-        self.state.send_modify(|state| {
+        self.state.modify(|state| {
             let applied = state.applied.entry(region).or_default();
             *applied = (*applied).max(lsn);
             let slowest = members
@@ -141,14 +157,14 @@ impl LogProgress {
 
     /// A region begins anew, perhaps from further back.
     pub fn restart(&self, region: RegionId, lsn: Lsn) {
-        self.state.send_modify(|state| {
+        self.state.modify(|state| {
             state.applied.insert(region, lsn);
         });
     }
 
     /// Up to where every region that counts has applied; `None` when no other counts.
     pub fn committed(&self) -> Option<Lsn> {
-        self.committed_in(&self.state.borrow())
+        self.committed_in(&self.state.read())
     }
 
     fn committed_in(&self, state: &State) -> Option<Lsn> {
@@ -161,36 +177,52 @@ impl LogProgress {
 
     /// Waits until every region that counts has applied `lsn`.
     pub async fn wait_committed(&self, lsn: Lsn) {
-        let mut state = self.state.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = state
-            .wait_for(|state| self.committed_in(state).is_none_or(|committed| committed >= lsn))
-            .await;
+        let is_committed = |state: &State| self.committed_in(state).is_none_or(|committed| committed >= lsn);
+        self.state.wait_for(is_committed).await;
     }
 
     /// Waits until more than `known` is committed, and answers how much. While no other region counts, nothing is.
     pub async fn committed_past(&self, known: Lsn) -> Lsn {
-        let mut state = self.state.subscribe();
-        let past = |state: &State| self.committed_in(state).filter(|committed| *committed > known);
-        // The sender lives in `self`, so waiting cannot fail.
-        let moved = state.wait_for(|state| past(state).is_some()).await;
-        moved.ok().and_then(|state| past(&state)).unwrap_or(known)
+        let mut committed = known;
+        let is_past = |state: &State| {
+            committed = self.committed_in(state).unwrap_or(known);
+            committed > known
+        };
+        self.state.wait_for(is_past).await;
+        committed
+    }
+
+    /// Up to where nothing is only here: what every region that counts has, or all of it when no other counts.
+    fn everywhere_in(&self, state: &State) -> Lsn {
+        self.committed_in(state)
+            .map_or(state.head, |committed| committed.min(state.head))
+    }
+
+    /// Up to there.
+    pub fn everywhere(&self) -> Lsn {
+        self.everywhere_in(&self.state.read())
+    }
+
+    /// Waits until that reaches `lsn`.
+    pub async fn everywhere_reaches(&self, lsn: Lsn) {
+        self.state.wait_for(|state| self.everywhere_in(state) >= lsn).await;
     }
 
     /// What a region lacks.
     pub fn lag(&self, region: RegionId) -> Lag {
-        self.state.borrow().lag(region)
+        self.state.read().lag(region)
     }
 
     /// How many samples of appends are held.
     pub fn n_samples(&self) -> usize {
-        self.state.borrow().appended.len()
+        self.state.read().appended.len()
     }
 
     /// How many transactions may follow before a region that counts lacks more than it may.
     pub fn room(&self, bounds: Bounds) -> u64 {
+        // In the order in which everybody takes the two.
+        let state = self.state.read();
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-        let state = self.state.borrow();
         let room = |member: &RegionId| match state.lag(*member) {
             lag if lag.age >= bounds.age => 0,
             lag => bounds.transactions.saturating_sub(lag.transactions),
@@ -218,7 +250,6 @@ impl State {
         if applied >= self.head {
             return Lag::default();
         }
-        let since = applied.0.max(self.epoch_start.0.saturating_sub(1));
         let missing = self
             .appended
             .iter()
@@ -226,7 +257,7 @@ impl State {
             .find(|(first, _)| *first <= applied.next())
             .or(self.appended.front());
         Lag {
-            transactions: self.head.0 - since.min(self.head.0),
+            transactions: n_between(applied, self.head, &self.jumps),
             age: missing.map_or(Duration::ZERO, |(_, at)| at.elapsed()),
         }
     }
@@ -262,6 +293,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn everything_is_everywhere_while_no_other_region_counts() {
+        let all = Progress::default();
+        all.set_members([NEAR].into());
+        let log = all.of(LogId(1));
+        log.appended(Lsn(5));
+        log.report(NEAR, Lsn(3));
+        let at_once = |lsn| tokio::time::timeout(Duration::ZERO, log.everywhere_reaches(lsn));
+        assert!(at_once(Lsn(3)).await.is_ok() && at_once(Lsn(4)).await.is_err());
+        let waiting = tokio::spawn({
+            let log = Arc::clone(&log);
+            async move { log.everywhere_reaches(Lsn(5)).await }
+        });
+        all.set_members(BTreeSet::new());
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
     async fn nobody_waits_for_a_region_that_no_longer_counts() {
         let all = Progress::default();
         all.set_members([NEAR].into());
@@ -279,7 +327,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lag_counts_transactions_and_the_age_of_the_oldest_missing_one() {
         let log = progress(&[NEAR]);
-        log.begin(Lsn(10), Lsn(1));
+        log.begin(Lsn(10), Vec::new());
         log.restart(NEAR, Lsn(10));
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(log.lag(NEAR), Lag::default(), "an idle log has no lag");
@@ -331,11 +379,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_jump_of_a_new_epoch_is_no_lag() {
+    async fn the_jump_of_a_new_epoch_is_no_lag_and_hides_none() {
         let log = progress(&[NEAR]);
-        let start = Lsn(10).next_epoch_start();
-        log.begin(start, start);
+        let (from, to) = (Lsn(10), Lsn(10).next_epoch_start());
+        log.begin(to, vec![Jump { from, to }]);
         log.restart(NEAR, Lsn(10));
         assert_eq!(log.lag(NEAR).transactions, 1);
+        log.restart(NEAR, Lsn(4));
+        assert_eq!(log.lag(NEAR).transactions, 7, "six of them from before the jump");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_missing_before_a_region_began_to_write_is_as_old_as_it_is() {
+        let log = progress(&[NEAR, FAR]);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        log.begin(Lsn(10), Vec::new());
+        log.restart(NEAR, Lsn(8));
+        log.restart(FAR, Lsn(4));
+        assert!(!log.is_dated(Lsn(9)));
+        log.date(Lsn(9), Duration::from_secs(20));
+        assert!(log.is_dated(Lsn(9)) && !log.is_dated(Lsn(5)));
+        // By a clock that was behind, and yet it is the older one.
+        log.date(Lsn(5), Duration::from_secs(1));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(log.lag(NEAR).age.as_secs(), 30);
+        assert_eq!(log.lag(FAR).age.as_secs(), 30);
+        log.appended(Lsn(11));
+        log.report(FAR, Lsn(10));
+        assert_eq!(log.lag(FAR).age.as_secs(), 0, "{:?}", log.lag(FAR));
+        assert_eq!(log.lag(NEAR).age.as_secs(), 30);
     }
 }

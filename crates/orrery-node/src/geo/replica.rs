@@ -4,7 +4,7 @@
 //! learns of a partition finds it. A log that cannot be followed, because the leader no longer has the beginning of what is
 //! missing or because the two have parted, is dropped and installed anew from the leader's view.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +13,14 @@ use orrery_model::log::{Operation, Transaction};
 use orrery_model::{Error, LogId, Lsn, Result, Status};
 use orrery_partition::decide::unreadable;
 use orrery_partition::storage::{BoxFuture, Log, Role, Snapshot, StorageError};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::bounds::Bounds;
+use super::duty::Promise;
 use super::follow::{self, Ended, Sink, Source};
+use super::freshness;
 use super::link::Link;
 use super::named::{Lacking, Naming, namings};
 use super::topology::RegionId;
@@ -32,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Views are carried in pieces of this size.
 const SEED_BYTES: usize = 256 * 1024;
+/// About what an answer takes that says where a log stands.
+const HEAD_BYTES: usize = 16;
 /// Of another region's system log, taken over at once: more than one can be ahead.
 const TAKEN_BYTES: usize = 64 * 1024 * 1024;
 
@@ -110,6 +116,7 @@ impl Replica {
                 () = node_stops => {}
                 () = replica.follow_system() => {}
                 () = replica.follow_partitions(&stopping, &followers) => {}
+                () = replica.keep_fresh() => {}
             }
         }));
         Following {
@@ -125,6 +132,7 @@ impl Replica {
             there: Arc::clone(&self.there),
             back: Arc::clone(&self.back),
             region: self.region,
+            clock: Arc::clone(&self.leader.clock),
         }
     }
 
@@ -171,10 +179,10 @@ impl Replica {
 
     /// Starts and ends a task for each partition as the catalogue changes.
     async fn follow_partitions(self: &Arc<Self>, stopping: &CancellationToken, running: &TaskTracker) {
-        let mut tasks: HashMap<LogId, DropGuard> = HashMap::new();
+        let mut tasks: BTreeMap<LogId, DropGuard> = BTreeMap::new();
         loop {
             let seen = self.node.control.lsn();
-            let named: HashMap<LogId, RangeEntry> = self.node.ranges_by_log();
+            let named = self.node.ranges_by_log();
             tasks.retain(|log, _| named.contains_key(log));
             for (log, range) in named {
                 tasks
@@ -182,6 +190,7 @@ impl Replica {
                     .or_insert_with(|| self.spawn_follower(range, stopping, running));
             }
             tokio::select! {
+                biased;
                 // Both are safe to drop. The second notices a log that was installed anew with another position.
                 () = self.node.control.changed_after(seen) => {}
                 () = tokio::time::sleep(PAUSE_MAX) => {}
@@ -240,6 +249,46 @@ impl Replica {
         }
     }
 
+    /// Under bounded staleness: asks the leader now and then where its logs stand, and at once when a read waits for that.
+    async fn keep_fresh(&self) {
+        let Promise::Within(Bounds { age, .. }) = self.node.duty.promise else {
+            return std::future::pending().await;
+        };
+        loop {
+            let asked = Instant::now();
+            if let Some(heads) = self.ask_heads().await {
+                self.node.duty.freshness.tell(heads, asked, age);
+            }
+            // One question after the other, however many wait for the answer.
+            tokio::time::sleep(PAUSE.min(freshness::interval(age))).await;
+            let rest = freshness::interval(age).saturating_sub(PAUSE);
+            tokio::select! {
+                biased;
+                // Both are safe to drop.
+                () = self.node.duty.freshness.wanted() => {}
+                () = tokio::time::sleep(rest) => {}
+            }
+        }
+    }
+
+    /// Where the leader's logs stand, there and back by the links. `None` when the question or the answer was lost, or the leader
+    /// no longer writes: others may have acknowledged what it does not have.
+    async fn ask_heads(&self) -> Option<BTreeMap<LogId, Lsn>> {
+        self.back.ready().await;
+        let question = self.back.depart(follow::REPORT_BYTES);
+        if !self.back.arrival(&question).await {
+            return None;
+        }
+        let positions = self.leader.positions().into_iter();
+        let heads: BTreeMap<LogId, Lsn> = positions.map(|(log, position)| (log, position.lsn)).collect();
+        if !self.leader.duty.writes() {
+            return None;
+        }
+        self.there.ready().await;
+        let answer = self.there.depart(heads.len() * HEAD_BYTES);
+        self.there.arrival(&answer).await.then_some(heads)
+    }
+
     /// Replaces a partition by a copy of the leader's view.
     pub async fn install(&self, range: &RangeEntry) -> Result<()> {
         drop(self.node.close_partition(range.log));
@@ -267,9 +316,17 @@ impl Replica {
             return Ok(false);
         }
         let theirs = self.leader.store.open(log, Role::Follow).await.map_err(unreadable)?;
+        let asked = Instant::now();
         let snapshot = theirs.snapshot().map_err(unreadable)?;
+        let is_current = self.leader.duty.writes();
         carry(&self.there, Arc::clone(&snapshot)).await?;
         copy_view(&*self.node.store, Arc::clone(&snapshot), log, snapshot.position()).await?;
+        if let Promise::Within(bounds) = self.node.duty.promise
+            && is_current
+        {
+            let head = (log, snapshot.position().lsn);
+            self.node.duty.freshness.tell([head], asked, bounds.age);
+        }
         Ok(true)
     }
 
@@ -372,7 +429,9 @@ impl Sink for SystemSink<'_> {
         })
     }
 
-    fn committed(&self, _lsn: Lsn) {}
+    fn committed(&self, lsn: Lsn) {
+        self.0.node.control.learn_committed(lsn);
+    }
 }
 
 /// Does the version of session tokens change with it?

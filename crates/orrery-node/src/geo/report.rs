@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use orrery_model::{PartitionId, Result};
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Outage};
 use super::progress::Lag;
 use super::topology::{Region, RegionState};
 use crate::clock::SkewedClock;
@@ -26,6 +26,8 @@ pub struct RegionInfo {
     pub clock_skew_ms: i64,
     /// Strong writes do not wait for it, and it answers no strong reads.
     pub left_out: bool,
+    /// How its endpoint fails at present.
+    pub outage: Option<Outage>,
 }
 
 /// What a region lacks of one partition.
@@ -61,6 +63,7 @@ impl Fleet {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(&region.id),
+            outage: self.outage(region.id),
         };
         if !follows {
             return info;
@@ -100,36 +103,7 @@ impl Fleet {
 
     /// What there is to watch about regions that follow: their lag, whole and by partition.
     pub fn measures(&self) -> Vec<Measure> {
-        let mut measures = Vec::new();
-        for region in self.regions().iter().filter(|region| !region.writes) {
-            let of_region = vec![("region", region.name.clone())];
-            let online = u64::from(region.state == RegionState::Online);
-            let whole = [
-                ("orrery_region_online", "1 while a region for reading serves", online),
-                (
-                    "orrery_region_lag_transactions",
-                    "transactions a region lacks, of all partitions",
-                    region.lag_total,
-                ),
-                (
-                    "orrery_region_lag_milliseconds",
-                    "age of the oldest transaction a region lacks",
-                    region.lag.age.as_millis() as u64,
-                ),
-            ];
-            measures.extend(whole.map(|(name, help, value)| Measure {
-                name,
-                help,
-                labels: of_region.clone(),
-                reading: Reading::Gauge(value),
-            }));
-            measures.extend(
-                region
-                    .partitions
-                    .iter()
-                    .flat_map(|partition| partition.measures(&of_region)),
-            );
-        }
+        let mut measures = measures_of(&self.regions());
         measures.extend(self.link_loads().into_iter().map(|(from, to, n_bytes)| Measure {
             name: "orrery_link_under_way_bytes",
             help: "bytes that are held in memory because they are on their way to another region",
@@ -142,10 +116,51 @@ impl Fleet {
             labels: Vec::new(),
             reading: Reading::Counter(self.n_lost.load(Ordering::Relaxed)),
         });
+        measures.push(Measure {
+            name: "orrery_failover_dropped_versions_total",
+            help: "versions only a lost region had that were dropped because conflicts had no room and the loss was accepted",
+            labels: Vec::new(),
+            reading: Reading::Counter(self.n_dropped.load(Ordering::Relaxed)),
+        });
         // One measure's lines stand together.
         measures.sort_by_key(|measure| measure.name);
         measures
     }
+}
+
+/// What there is to watch about regions that follow: their lag, whole and by partition.
+pub fn measures_of(regions: &[RegionInfo]) -> Vec<Measure> {
+    let mut measures = Vec::new();
+    for region in regions.iter().filter(|region| !region.writes) {
+        let of_region = vec![("region", region.name.clone())];
+        let online = u64::from(region.state == RegionState::Online);
+        let whole = [
+            ("orrery_region_online", "1 while a region for reading serves", online),
+            (
+                "orrery_region_lag_transactions",
+                "transactions a region lacks, of all partitions",
+                region.lag_total,
+            ),
+            (
+                "orrery_region_lag_milliseconds",
+                "age of the oldest transaction a region lacks",
+                region.lag.age.as_millis() as u64,
+            ),
+        ];
+        measures.extend(whole.map(|(name, help, value)| Measure {
+            name,
+            help,
+            labels: of_region.clone(),
+            reading: Reading::Gauge(value),
+        }));
+        measures.extend(
+            region
+                .partitions
+                .iter()
+                .flat_map(|partition| partition.measures(&of_region)),
+        );
+    }
+    measures
 }
 
 impl PartitionLag {

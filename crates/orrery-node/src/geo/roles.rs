@@ -1,6 +1,6 @@
 //! A node changes its role: from following to writing, and back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orrery_model::log::{Operation, Transaction};
@@ -48,29 +48,51 @@ async fn raise_version(partition: &Partition) -> Result<()> {
 }
 
 impl Node {
-    /// Begins to write, in a new epoch. Whoever follows another region must have stopped.
+    /// Begins to write, in a new epoch. Whoever follows another region must have stopped. What cannot be opened does not keep the
+    /// rest from being opened; called again, this tries only what is left.
     pub(crate) async fn promote(self: &Arc<Node>, epoch: Epoch, start: EpochStart) -> Result<()> {
-        self.control.reopen_as(&*self.store, Role::Own { epoch }).await?;
-        let head = self.control.log().head();
-        if head.epoch < epoch {
-            self.control.begin_epoch(epoch, start.lsn(head, epoch)).await?;
+        if !self.duty.writes() || self.control.log().head().epoch < epoch {
+            self.control.reopen_as(&*self.store, Role::Own { epoch }).await?;
+            let head = self.control.log().head();
+            if head.epoch < epoch {
+                self.control.begin_epoch(epoch, start).await?;
+            }
+            // Before the partitions open: bringing one up to its container's definition is a write.
+            self.duty.set_writes(true);
         }
-        // Before the partitions open: bringing one up to its container's definition is a write.
-        self.duty.set_writes(true);
         let mut opening = JoinSet::new();
-        for (container, range) in self.all_ranges() {
+        for (container, range) in self.unopened(epoch) {
             let node = Arc::clone(self);
             opening.spawn(async move { node.promote_partition(&container, &range, epoch, start).await });
         }
+        let mut outcome = Ok(());
         while let Some(opened) = opening.join_next().await {
-            opened.map_err(|error| Error::new(Status::INTERNAL, "A partition did not open.").with_source(error))??;
+            let opened = opened
+                .map_err(|error| Error::new(Status::INTERNAL, "A partition did not open.").with_source(error))
+                .flatten();
+            outcome = outcome.and(opened);
         }
+        outcome?;
         // What was cut off may have had the same children, with other contents at the same LSNs.
         let children = (start == EpochStart::Above).then_some(epoch);
         reshard::recover(self, children).await
     }
 
-    async fn promote_partition(
+    /// Partitions that do not take writes in an epoch yet.
+    fn unopened(&self, epoch: Epoch) -> Vec<(Arc<ContainerEntry>, RangeEntry)> {
+        let mut ranges = self.all_ranges();
+        ranges.retain(|(_, range)| {
+            let open = self.partition(range);
+            !open.is_ok_and(|open| open.is_owned() && open.log.head().epoch >= epoch)
+        });
+        ranges
+    }
+
+    pub(crate) fn n_unopened(&self, epoch: Epoch) -> u64 {
+        self.unopened(epoch).len() as u64
+    }
+
+    pub(crate) async fn promote_partition(
         &self,
         container: &ContainerEntry,
         range: &RangeEntry,
@@ -138,21 +160,20 @@ impl Node {
         Ok(held)
     }
 
-    /// Every partition of every container.
+    /// Every partition of every container, in the order of their logs: what is begun for each begins in the same order every time.
     pub(crate) fn all_ranges(&self) -> Vec<(Arc<ContainerEntry>, RangeEntry)> {
         let catalogue = self.control.catalogue();
-        catalogue
-            .containers()
-            .flat_map(|container| {
-                container
-                    .ranges
-                    .iter()
-                    .map(|range| (Arc::clone(container), range.clone()))
-            })
-            .collect()
+        let of_container = |container: &Arc<ContainerEntry>| {
+            let container = Arc::clone(container);
+            let ranges = container.ranges.clone().into_iter();
+            ranges.map(move |range| (Arc::clone(&container), range))
+        };
+        let mut all: Vec<_> = catalogue.containers().flat_map(of_container).collect();
+        all.sort_unstable_by_key(|(_, range)| range.log);
+        all
     }
 
-    pub(crate) fn ranges_by_log(&self) -> HashMap<LogId, RangeEntry> {
+    pub(crate) fn ranges_by_log(&self) -> BTreeMap<LogId, RangeEntry> {
         self.all_ranges()
             .into_iter()
             .map(|(_, range)| (range.log, range))

@@ -2,23 +2,29 @@
 //! gives it up.
 //!
 //! Everything is durable in the region that writes now before the region that comes back drops anything. When that is cut
-//! off it happens again, and keeps nothing twice.
+//! off it happens again, and keeps nothing twice. Where conflicts have no room for it the region stays out with what it has,
+//! unless whoever brings it back accepts the loss, which is counted.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use orrery_model::json::{Object, Value};
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{Epk, LogId, Lsn, ResourceId, Result};
+use orrery_model::{Epk, Error, LogId, Lsn, ResourceId, Result};
 use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, EpkForm, KeySpace};
-use orrery_partition::storage::{Log, Snapshot, StorageError};
+use orrery_partition::storage::{Snapshot, StorageError};
 use orrery_partition::stored::StoredItem;
 
-use super::fleet::{Fleet, Loss};
-use super::topology::Region;
+use super::failover::AcceptLoss;
+use super::fleet::Fleet;
+use super::topology::{Region, RegionId};
 use crate::catalogue::{ContainerEntry, RangeEntry};
-use crate::metadata::conflicts::{Lost, LostKind, keep};
+use crate::events::Happening;
+use crate::metadata::conflicts::{Kept, Lost, LostKind, Room, keep, no_room};
 use crate::node::Node;
 
 /// Read and kept at a time.
@@ -31,77 +37,163 @@ pub struct Salvage<'a> {
     /// Name of the region that comes back.
     pub region: &'a str,
     pub writer: &'a Arc<Node>,
+    pub accept: AcceptLoss,
+}
+
+/// What has become of what a region had alone.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// By container, looked at once: what is there is listed only to be counted.
+    rooms: BTreeMap<Vec<u8>, Room>,
+    n_kept: usize,
+    /// For which there was no room.
+    n_dropped: usize,
+    /// Logs whose end cannot be read, or not to the end.
+    n_unreadable: usize,
 }
 
 impl Salvage<'_> {
-    /// Keeps what a log holds after `after`. Answers how many versions that are.
-    pub async fn log(&self, log: LogId, after: Lsn) -> Result<usize> {
+    /// Keeps what a log holds after `after`, which moves on with what is durable.
+    async fn log(&self, log: LogId, after: &mut Lsn, tally: &mut Tally) -> Result<()> {
         let ranges = self.back.all_ranges();
         let Some((container, range)) = ranges.into_iter().find(|(_, range)| range.log == log) else {
-            return Ok(0);
+            return Ok(());
         };
         let known = self.writer.control.catalogue().container(&container.rid).is_some();
         if !known {
             tracing::warn!(%log, container = container.name, "writes are lost with a container that only one region knew");
-            return Ok(0);
+            return Ok(());
         }
-        let own = Arc::clone(&self.back.partition(&range)?.log);
+        let own = match self.back.partition(&range) {
+            Ok(partition) => Arc::clone(&partition.log),
+            Err(error) => return self.unreadable(log, error, tally),
+        };
+        let end = own.head().lsn;
         if !self.writer.ranges_by_log().contains_key(&log) {
             // Split or merged since, here or there: the log may begin long after what was lost, the view has it.
-            let lost = self.lost_versions(&container, &range, after)?;
-            return keep(self.writer, &container.rid, &lost).await;
+            return self.versions(&container, &range, (after, end), tally).await;
         }
-        let (mut last, mut n_kept) = (after, 0);
-        while last < own.head().lsn {
-            let transactions = match own.read_log(last, CHUNK_BYTES).await {
+        let theirs = self.taken_over_at(log, *after).await?;
+        while *after < end {
+            let transactions = match own.read_log(*after, CHUNK_BYTES).await {
                 Ok(transactions) => transactions,
                 Err(StorageError::Trimmed { start }) => {
-                    tracing::warn!(%log, %start, "the first of the lost writes are no longer in the log");
-                    last = start;
+                    tracing::warn!(%log, %start, "the first of the lost writes are no longer in the log: of what they wrote, only what is still there is kept");
+                    let end = theirs.map_or(start, |theirs| start.min(Lsn(theirs.0 - 1)));
+                    self.versions(&container, &range, (after, end), tally).await?;
+                    if end < start {
+                        break;
+                    }
                     continue;
                 }
-                Err(error) => return Err(unreadable(error)),
+                Err(error) => return self.unreadable(log, unreadable(error), tally),
             };
-            let Some(end) = transactions.last().map(|transaction| transaction.lsn) else {
+            let Some(last) = transactions.last().map(|transaction| transaction.lsn) else {
                 break;
             };
-            last = end;
+            // What comes after was copied from the region that writes, by a return that was not finished.
+            let lost = transactions
+                .iter()
+                .take_while(|one| theirs.is_none_or(|theirs| one.lsn < theirs));
+            let transactions: Vec<Transaction> = lost.cloned().collect();
+            if transactions.is_empty() {
+                break;
+            }
             let lost = self.lost(&container, &range, &transactions)?;
-            n_kept += keep(self.writer, &container.rid, &lost).await?;
+            self.keep(&container, &lost, tally).await?;
+            *after = last;
         }
-        Ok(n_kept)
+        Ok(())
     }
 
-    /// The latest versions of what changed after an LSN and is not the same in the region that writes.
-    fn lost_versions(&self, container: &ContainerEntry, range: &RangeEntry, after: Lsn) -> Result<Vec<Lost>> {
-        let form = EpkForm::of(container.definition.partition_key());
-        let view = self.back.partition(range)?.snapshot()?;
-        let mut found = Vec::new();
-        for (epk, number, item) in versions_after(&*view, form, after)? {
-            let theirs = self.current(&container.rid, &epk)?;
-            let theirs = theirs.map(|view| view.get(&keys::item(form, &epk, number))).transpose();
-            let theirs = theirs.map_err(unreadable)?.flatten();
-            let theirs = theirs
-                .map(|bytes| StoredItem::decode(&bytes).map_err(unreadable))
-                .transpose()?;
-            if theirs.as_ref().is_some_and(|theirs| theirs.lsn == item.lsn) {
-                continue;
+    /// A log that the region cannot read keeps it out, unless the loss is accepted.
+    fn unreadable(&self, log: LogId, error: Error, tally: &mut Tally) -> Result<()> {
+        match self.accept {
+            AcceptLoss::IfNotPromised => Err(error),
+            AcceptLoss::Any => {
+                tracing::error!(%log, %error, "what a region alone has cannot be read and is dropped");
+                tally.n_unreadable += 1;
+                Ok(())
             }
-            found.push(Lost {
-                region: self.region.to_owned(),
-                log: range.log,
-                lsn: item.lsn,
-                index: 0,
-                kind: if theirs.is_some() {
-                    LostKind::Replace
-                } else {
-                    LostKind::Create
-                },
-                number,
-                content: String::from_utf8_lossy(&item.body).into_owned(),
-            });
         }
-        Ok(found)
+    }
+
+    /// Keeps versions, or counts them where there is no room and the loss is accepted.
+    async fn keep(&self, container: &ContainerEntry, lost: &[Lost], tally: &mut Tally) -> Result<()> {
+        let room = match tally.rooms.entry(container.rid.as_bytes().to_vec()) {
+            Entry::Occupied(room) => room.into_mut(),
+            Entry::Vacant(place) => place.insert(Room::of(self.writer, &container.rid)),
+        };
+        match (keep(self.writer, &container.rid, lost, room).await?, self.accept) {
+            (Kept::All(n_new), _) => tally.n_kept += n_new,
+            (Kept::NoRoom(n_dropped), AcceptLoss::Any) => tally.n_dropped += n_dropped,
+            (Kept::NoRoom(_), AcceptLoss::IfNotPromised) => return Err(no_room(self.writer, &container.name)),
+        }
+        Ok(())
+    }
+
+    /// Where the region that writes went on after `after`: above everything that was lost. Where its log does not reach back so far,
+    /// where the epoch began in which it now starts.
+    async fn taken_over_at(&self, log: LogId, after: Lsn) -> Result<Option<Lsn>> {
+        let Some(range) = self.writer.ranges_by_log().remove(&log) else {
+            return Ok(None);
+        };
+        match self.writer.partition(&range)?.log.read_log(after, 1).await {
+            Ok(transactions) => Ok(transactions.first().map(|first| first.lsn)),
+            Err(StorageError::Trimmed { start }) => Ok(Some(Lsn((start.0 >> 32) << 32).max(after.next()))),
+            Err(error) => Err(unreadable(error)),
+        }
+    }
+
+    /// Keeps the latest versions of what changed after one LSN and up to another and is not the same in the region that writes.
+    async fn versions(
+        &self,
+        container: &ContainerEntry,
+        range: &RangeEntry,
+        (after, end): (&mut Lsn, Lsn),
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let form = EpkForm::of(container.definition.partition_key());
+        while *after < end {
+            // A new one each time: what is kept takes long, and a view holds resources of the store.
+            let view = self.back.partition(range)?.snapshot()?;
+            let (found, last) = versions_between(&*view, form, (*after, end), CHUNK_BYTES)?;
+            drop(view);
+            let lost: Result<Vec<Option<Lost>>> = found
+                .iter()
+                .map(|version| self.lost_version(container, range, version))
+                .collect();
+            let lost: Vec<Lost> = lost?.into_iter().flatten().collect();
+            self.keep(container, &lost, tally).await?;
+            *after = last;
+        }
+        Ok(())
+    }
+
+    fn lost_version(&self, container: &ContainerEntry, range: &RangeEntry, version: &Version) -> Result<Option<Lost>> {
+        let form = EpkForm::of(container.definition.partition_key());
+        let theirs = self.current(&container.rid, &version.epk)?;
+        let key = keys::item(form, &version.epk, version.number);
+        let theirs = theirs.map(|view| view.get(&key)).transpose().map_err(unreadable)?;
+        let theirs = theirs
+            .flatten()
+            .map(|bytes| StoredItem::decode(&bytes).map_err(unreadable))
+            .transpose()?;
+        if theirs.as_ref().is_some_and(|theirs| theirs.lsn == version.item.lsn) {
+            return Ok(None);
+        }
+        Ok(Some(Lost {
+            region: self.region.to_owned(),
+            log: range.log,
+            lsn: version.item.lsn,
+            index: version.index,
+            kind: match theirs {
+                Some(_) => LostKind::Replace,
+                None => LostKind::Create,
+            },
+            number: version.number,
+            content: String::from_utf8_lossy(&version.item.body).into_owned(),
+        }))
     }
 
     /// What the region that writes has where an item belongs.
@@ -159,98 +251,94 @@ impl Salvage<'_> {
 }
 
 impl Fleet {
-    /// Keeps as conflicts what a region has and the account has not.
-    pub(super) async fn salvage(&self, region: &Region) -> Result<()> {
+    /// Keeps as conflicts what a region has and the account has not. Answers how many versions are dropped because there was no
+    /// room and the loss was accepted. Whoever calls this holds the lock.
+    pub(super) async fn salvage(&self, region: &Region, accept: AcceptLoss) -> Result<usize> {
         let Some(back) = self.find_node(region.id) else {
-            return Ok(());
+            return Ok(0);
         };
         let writer = self.writer();
         let salvage = Salvage {
             back: &back,
             region: &region.name,
             writer: &writer,
+            accept,
         };
+        let (mut left, mut tally) = (region.cut_off.clone(), Tally::default());
         for (log, after) in region.cut_off.iter().filter(|(log, _)| **log != LogId::SYSTEM) {
-            let n_kept = salvage.log(*log, *after).await?;
+            let (mut after, n_kept_before) = (*after, tally.n_kept);
+            if let Err(error) = salvage.log(*log, &mut after, &mut tally).await {
+                left.insert(*log, after);
+                // What has been kept is not kept again, also if it has been looked at and deleted by then.
+                self.set_left(region.id, left)?;
+                return Err(error);
+            }
+            left.remove(log);
+            let n_kept = tally.n_kept - n_kept_before;
             tracing::info!(region = region.name, %log, n_kept, "writes that were lost are kept as conflicts");
         }
+        if tally.n_dropped + tally.n_unreadable > 0 {
+            self.n_dropped.fetch_add(tally.n_dropped as u64, Ordering::Relaxed);
+            self.events.tell(Happening::ConflictsDropped {
+                region: region.name.clone(),
+                n_versions: tally.n_dropped as u64,
+                n_unreadable_logs: tally.n_unreadable as u64,
+            });
+        }
+        Ok(tally.n_dropped)
+    }
+
+    /// Notes what of a region's cut-off logs is not kept elsewhere yet.
+    pub(super) fn set_left(&self, region: RegionId, left: BTreeMap<LogId, Lsn>) -> Result<()> {
+        let next = self.topology().with_cut_off(region, left);
+        self.keeper.save(&next)?;
+        self.set_topology(next);
         Ok(())
     }
 }
 
-/// What one region has and another has not.
-pub async fn difference(old: &Arc<Node>, heir: &Arc<Node>) -> Loss {
-    let has = heir.live_logs();
-    let mut loss = Loss::default();
-    for (log, theirs) in old.live_logs() {
-        let (reached, n_missing) = match has.get(&log) {
-            Some(own) => (own.head().lsn, count_after(&*theirs, own.head().lsn).await),
-            None => match reached_around(old, heir, log) {
-                // Only one of the two has split or merged: transactions cannot be told apart, versions can.
-                Some(reached) => (reached, count_versions_after(old, log, reached)),
-                None => (Lsn::ZERO, count_after(&*theirs, Lsn::ZERO).await),
-            },
-        };
-        if n_missing > 0 {
-            loss.transactions.insert(log.0, n_missing);
-            loss.kept.insert(log.0, reached);
-        }
-    }
-    loss
+/// A version of an item, with its place in the log.
+#[derive(Debug)]
+pub(super) struct Version {
+    epk: Epk,
+    number: u64,
+    index: usize,
+    item: StoredItem,
 }
 
-/// How far another region has come in the part of a container that a log serves, when it has other partitions there.
-fn reached_around(old: &Node, heir: &Node, log: LogId) -> Option<Lsn> {
-    let ranges = old.all_ranges();
-    let (container, range) = ranges.into_iter().find(|(_, range)| range.log == log)?;
-    let others = heir.all_ranges().into_iter();
-    let around =
-        others.filter(|(other, part)| other.rid == container.rid && part.range.intersection(&range.range).is_some());
-    let heads = around.filter_map(|(_, part)| heir.partition(&part).ok());
-    heads.map(|partition| partition.log.head().lsn).min()
-}
-
-fn count_versions_after(node: &Node, log: LogId, after: Lsn) -> u64 {
-    let ranges = node.all_ranges();
-    let Some((container, range)) = ranges.into_iter().find(|(_, range)| range.log == log) else {
-        return 0;
-    };
-    let form = EpkForm::of(container.definition.partition_key());
-    let view = node.partition(&range).and_then(|partition| partition.snapshot());
-    let versions = view.and_then(|view| versions_after(&*view, form, after));
-    versions.map_or(0, |versions| versions.len() as u64)
-}
-
-/// The items of a view that changed after an LSN, as they are now, in the order of their changes.
-fn versions_after(view: &dyn Snapshot, form: EpkForm, after: Lsn) -> Result<Vec<(Epk, u64, StoredItem)>> {
-    let (first, end) = (keys::changes_after(after), keys::bounds(KeySpace::Change).1);
-    let mut found = Vec::new();
-    for change in view.scan(Bound::Included(&first), Bound::Excluded(&end), false) {
+/// The items of a view that changed after one LSN and up to another, as they are now, in the order of their changes: about so
+/// many bytes of them, and up to which LSN these are all.
+pub(super) fn versions_between(
+    view: &dyn Snapshot,
+    form: EpkForm,
+    (after, end): (Lsn, Lsn),
+    limit_bytes: usize,
+) -> Result<(Vec<Version>, Lsn)> {
+    let (first, bound) = (keys::changes_after(after), keys::bounds(KeySpace::Change).1);
+    let (mut found, mut n_bytes, mut last) = (Vec::new(), 0, after);
+    for change in view.scan(Bound::Included(&first), Bound::Excluded(&bound), false) {
         let (key, pointer) = change.map_err(unreadable)?;
         let place = keys::read_change(&key).zip(keys::read_change_pointer(form, &pointer));
-        let Some(((_, number), (epk, _))) = place else {
+        let Some(((lsn, index, number), (epk, _))) = place else {
             continue;
         };
+        if lsn > end {
+            break;
+        }
+        // Transactions are told whole.
+        if n_bytes >= limit_bytes && lsn > last {
+            return Ok((found, last));
+        }
+        last = lsn;
         if let Some(bytes) = view.get(&keys::item(form, &epk, number)).map_err(unreadable)? {
-            found.push((epk, number, StoredItem::decode(&bytes).map_err(unreadable)?));
+            n_bytes += bytes.len();
+            found.push(Version {
+                epk,
+                number,
+                index: usize::from(index),
+                item: StoredItem::decode(&bytes).map_err(unreadable)?,
+            });
         }
     }
-    Ok(found)
-}
-
-/// Counts the transactions after an LSN: LSNs jump where an epoch begins. A log that no longer reaches back so far is counted
-/// by its LSNs.
-async fn count_after(log: &dyn Log, after: Lsn) -> u64 {
-    let head = log.head().lsn;
-    let (mut last, mut n_counted) = (after, 0);
-    while last < head {
-        match log.read_log(last, 1024 * 1024).await {
-            Ok(transactions) if !transactions.is_empty() => {
-                n_counted += transactions.len() as u64;
-                last = transactions.last().map_or(head, |transaction| transaction.lsn);
-            }
-            _ => return n_counted + head.0 - last.0,
-        }
-    }
-    n_counted
+    Ok((found, end))
 }

@@ -162,6 +162,17 @@ impl Topology {
         if self.find(name).is_some() {
             return Err(Error::bad_request(format!("The region {name} is named twice.")));
         }
+        // Whoever keeps regions in directories goes by letters and digits alone: two names must not mean one place.
+        let place = letters(name);
+        if place.is_empty() {
+            return Err(Error::bad_request("The name of a region needs a letter or a digit."));
+        }
+        if let Some(other) = self.regions.iter().find(|region| letters(&region.name) == place) {
+            return Err(Error::bad_request(format!(
+                "The regions {} and {name} differ in neither letters nor digits.",
+                other.name
+            )));
+        }
         let next = self.regions.iter().map(|region| region.id.0 + 1).max().unwrap_or(0);
         self.regions.push(Region {
             id: RegionId(next),
@@ -219,6 +230,12 @@ impl Topology {
         let mut next = self.changed();
         next.epoch = Epoch(self.epoch.0 + 1);
         next.move_to_front(target);
+        // Regions that serve have given up whatever was noted of them.
+        let online = next
+            .regions
+            .iter_mut()
+            .filter(|region| region.state == RegionState::Online);
+        online.for_each(|region| region.cut_off.clear());
         Ok(next)
     }
 
@@ -230,8 +247,12 @@ impl Topology {
         }
     }
 
-    /// Takes a region out, whatever its state of replication. When it took writes, `heir` takes over.
+    /// Takes a region out, whatever its state of replication, also one that is only on its way. When it took writes, `heir`
+    /// takes over.
     pub fn without(&self, region: RegionId, heir: Option<RegionId>) -> Result<Topology> {
+        if let Ok(next) = self.moved(region, RegionState::Seeding, RegionState::Offline) {
+            return Ok(next);
+        }
         if !self.is_online(region) {
             return Err(Error::bad_request("The region is offline already."));
         }
@@ -261,12 +282,43 @@ impl Topology {
         }
     }
 
-    /// Takes a region in again: as a region for reading, never as the writer.
-    pub fn with(&self, region: RegionId) -> Result<Topology> {
+    /// A region that was out begins to come back: it gives up what it has alone and takes over what there is.
+    pub fn returning(&self, region: RegionId) -> Result<Topology> {
         if self.is_online(region) {
             return Err(Error::bad_request("The region is online already."));
         }
-        self.moved(region, RegionState::Offline, RegionState::Online)
+        self.moved(region, RegionState::Offline, RegionState::Seeding)
+    }
+
+    /// What a region has that is not part of the account has been kept elsewhere, up to these LSNs; logs that are not named,
+    /// all of it.
+    pub fn with_cut_off(&self, id: RegionId, left: BTreeMap<LogId, Lsn>) -> Topology {
+        let mut next = self.changed();
+        if let Some(region) = next.regions.iter_mut().find(|region| region.id == id) {
+            region.cut_off = left;
+        }
+        next
+    }
+
+    /// The order in which regions take over: the readers that serve, each named once. Who writes is not changed this way.
+    pub fn prioritized(&self, readers: &[RegionId]) -> Result<Topology> {
+        let mut wanted: Vec<RegionId> = self.online().skip(1).map(|region| region.id).collect();
+        let mut given = readers.to_vec();
+        wanted.sort();
+        given.sort();
+        if wanted != given {
+            return Err(Error::bad_request(
+                "An order of failover names every region for reading that is online, each once, and not the one that takes writes.",
+            ));
+        }
+        let mut next = self.changed();
+        let writer = self.writer().id;
+        let place = |region: &Region| match region.id == writer {
+            true => 0,
+            false => 1 + readers.iter().position(|id| *id == region.id).unwrap_or(readers.len()),
+        };
+        next.regions.sort_by_key(place);
+        Ok(next)
     }
 
     fn changed(&self) -> Topology {
@@ -349,11 +401,22 @@ impl Topology {
     }
 }
 
+/// Whether two names are of one region, in any spelling clients use: case and blanks do not count.
+pub fn is_same_region(one: &str, other: &str) -> bool {
+    normalized(one) == normalized(other)
+}
+
 fn normalized(name: &str) -> String {
     name.chars()
         .filter(|character| !matches!(character, ' ' | '-' | '_'))
         .flat_map(char::to_lowercase)
         .collect()
+}
+
+/// What is left of a name where only letters and digits count.
+fn letters(name: &str) -> String {
+    let letters = name.chars().filter(|character| character.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
 }
 
 fn refused(message: &str) -> Error {

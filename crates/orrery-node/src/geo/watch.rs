@@ -12,9 +12,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::duty::Promise;
+use super::failover::AcceptLoss;
 use super::fleet::Fleet;
-use super::level::wait_level;
-use super::topology::RegionId;
+use super::level::{is_level, wait_level};
+use super::topology::{Region, RegionId, RegionState};
+use super::vote::Sight;
 
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How long strong writes wait for a region before it is left out.
@@ -22,9 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a region that has caught up may take for the last step.
 const RETURN_WAIT: Duration = Duration::from_secs(1);
 
+/// With the writer, a majority must remain: of three or four regions one may be left out, of five two.
+pub(super) fn may_be_left_out(n_readers: usize) -> usize {
+    n_readers / 2
+}
+
 /// Looks after the regions for as long as there are any.
 pub async fn run(fleet: Weak<Fleet>, stopped: impl Future<Output = ()>) {
     tokio::select! {
+        biased;
         // What has begun is finished by whoever looks next.
         () = stopped => {}
         () = look_after(fleet) => {}
@@ -59,8 +67,7 @@ impl Fleet {
     async fn adjust_quorum(&self) {
         let topology = self.topology();
         let readers: Vec<RegionId> = topology.online().skip(1).map(|region| region.id).collect();
-        // With the writer, a majority must remain: one of three or four regions, two of five.
-        let may_be_left_out = readers.len() / 2;
+        let may_be_left_out = may_be_left_out(readers.len());
         for region in &readers {
             let out = self.left_out();
             // One that is offline by now is no longer counted, but not up to date either.
@@ -68,6 +75,7 @@ impl Fleet {
             match (self.is_slow(*region), out.contains(region)) {
                 (true, false) if n_out < may_be_left_out => self.leave_out(*region),
                 (false, true) => self.take_back(*region).await,
+                (false, false) if self.is_distrusted(*region) => self.take_back(*region).await,
                 _ => {}
             }
         }
@@ -75,7 +83,7 @@ impl Fleet {
 
     fn is_slow(&self, region: RegionId) -> bool {
         let writer = self.writer();
-        let limit = match self.left_out().contains(&region) {
+        let limit = match self.is_distrusted(region) {
             // It comes back when it has nearly everything.
             true => INTERVAL,
             false => PATIENCE,
@@ -100,7 +108,7 @@ impl Fleet {
 
     async fn take_back(&self, region: RegionId) {
         let mut out = self.left_out();
-        out.remove(&region);
+        let was_out = out.remove(&region);
         self.set_left_out(out);
         // Writes wait for it again; what was acknowledged before it must have as well.
         let Some(node) = self.find_node(region) else { return };
@@ -111,12 +119,29 @@ impl Fleet {
         {
             node.duty.set_left_out(false);
             tracing::info!(region = region.0, "strong writes wait for all regions again");
-        } else {
+        } else if was_out {
             self.leave_out(region);
         }
     }
 
-    fn left_out(&self) -> BTreeSet<RegionId> {
+    /// After a start nobody knows who was left out before: who lacks something answers no strong reads until it has it.
+    pub(super) fn distrust_readers(&self) {
+        if self.promise != Promise::Everywhere {
+            return;
+        }
+        let writer = self.writer();
+        for reader in self.topology().online().skip(1) {
+            let node = self.node(reader.id);
+            node.duty.set_left_out(!is_level(&writer, &node));
+        }
+    }
+
+    /// Whether a region answers no strong reads, also if writes wait for it.
+    fn is_distrusted(&self, region: RegionId) -> bool {
+        self.find_node(region).is_some_and(|node| node.duty.is_left_out())
+    }
+
+    pub(super) fn left_out(&self) -> BTreeSet<RegionId> {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -138,38 +163,48 @@ impl Fleet {
 
     /// Takes the region that writes offline when nobody has reached it for long enough and a majority is left to decide.
     async fn take_over_if_unreachable(self: Arc<Self>, after: Duration, since: &mut Option<Instant>) {
-        let topology = self.topology();
-        let n_online = topology.online().count();
-        let has_majority = n_online > 2;
-        if !has_majority || !self.is_unreachable(topology.writer().id) {
+        let Some(heir) = self.sight().heir() else {
             *since = None;
             return;
-        }
+        };
         if since.get_or_insert_with(Instant::now).elapsed() < after {
             return;
         }
         *since = None;
-        let name = topology.writer().name.clone();
+        let name = self.topology().writer().name.clone();
         tracing::warn!(
             region = name,
             "the region that takes writes cannot be reached; another one takes over"
         );
-        if let Err(error) = self.take_offline(&name).await {
+        let taken_over = self.take_out_for(&name, Some(heir), AcceptLoss::IfNotPromised);
+        if let Err(error) = taken_over.await {
             tracing::error!(region = name, %error, "no other region could take over");
         }
     }
 
-    /// Does nobody get an answer from this region: neither clients nor any other region?
-    fn is_unreachable(&self, region: RegionId) -> bool {
+    /// What is known of the regions. Those that are on their way or about to leave have no vote.
+    fn sight(&self) -> Sight {
         let topology = self.topology();
-        let mut others = topology
-            .online()
-            .filter(|other| other.id != region)
-            .map(|other| other.id);
-        let is_cut = |other: RegionId| {
-            let link = self.link_between(region, other);
+        let has_vote = |region: &&Region| matches!(region.state, RegionState::Online | RegionState::Offline);
+        let members: Vec<RegionId> = topology
+            .regions
+            .iter()
+            .filter(has_vote)
+            .map(|region| region.id)
+            .collect();
+        let is_cut = |from: RegionId, to: RegionId| {
+            let link = self.link_between(from, to);
             link.is_some_and(|link| link.settings().cut)
         };
-        self.outage(region).is_some() || others.all(is_cut)
+        let pairs = members.iter().flat_map(|from| members.iter().map(|to| (*from, *to)));
+        Sight {
+            up: topology
+                .online()
+                .map(|region| region.id)
+                .filter(|region| self.is_up(*region))
+                .collect(),
+            parted: pairs.filter(|(from, to)| is_cut(*from, *to)).collect(),
+            members,
+        }
     }
 }

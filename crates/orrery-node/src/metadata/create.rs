@@ -69,7 +69,7 @@ pub(super) async fn create(
 }
 
 /// The container's partitions are opened before the catalogue names it, so that it serves as soon as it is seen. Logs of a
-/// create that does not get that far are dropped.
+/// create that does not get that far are dropped: their numbers were reserved, so they are nobody else's.
 async fn create_container(
     node: &Arc<Node>,
     mut change: Change<'_>,
@@ -101,11 +101,12 @@ async fn create_container(
         ranges: Vec::new(),
         n_partitions_ever: n_partitions,
     };
-    for (index, range) in ranges.into_iter().enumerate() {
+    let logs = change.reserve_logs(ranges.len(), &node.duty).await?;
+    for (index, (range, log)) in ranges.into_iter().zip(logs).enumerate() {
         let range = RangeEntry {
             partition: PartitionId(index as u32),
             range,
-            log: change.next_log(),
+            log,
             parents: Vec::new(),
             since: change.lsn,
         };
@@ -119,7 +120,11 @@ async fn create_container(
         entry.ranges.push(range);
     }
     for range in &entry.ranges {
-        node.open_partition(&entry, range).await?;
+        if let Err(error) = node.open_partition(&entry, range).await {
+            // Nothing names them, whatever became of the last one.
+            abandon(node, &entry).await;
+            return Err(error);
+        }
     }
     if let Err(error) = change.commit().await {
         // A commit that may have happened needs its partitions; if it did not, they go at the next start.

@@ -41,12 +41,12 @@ pub async fn execute(node: &Arc<Node>, principal: &Principal, operation: Metadat
     };
     let result = match verb {
         MetadataVerb::Read { target, precondition } => read(node, kind, &path, &target, &precondition, &mut facts),
-        MetadataVerb::List { page } => list::list(node, kind, &path, None, &page),
-        MetadataVerb::Query { query, page } => list::list(node, kind, &path, Some(&query), &page),
+        MetadataVerb::List { page } => list::list(node, kind, &path, None, &page).await,
+        MetadataVerb::Query { query, page } => list::list(node, kind, &path, Some(&query), &page).await,
         write => {
             let worker = Arc::clone(node);
             let changed = node
-                .uncancelled(async move { change(&worker, kind, &path, write).await })
+                .change_catalogue(async move { change(&worker, kind, &path, write).await })
                 .await;
             changed.map(|(outcome, min_throughput)| {
                 facts.min_throughput = min_throughput;
@@ -100,17 +100,7 @@ fn check_principal(node: &Node, principal: &Principal, operation: &MetadataOpera
         let catalogue = node.control.catalogue();
         let parent = parent(&catalogue, operation.kind, &operation.path)?;
         if let Some((rid, _)) = catalogue.find(operation.kind, parent.as_ref(), target) {
-            return authorize::scope(principal, &rid, None, None).or_else(|error| {
-                // A token for one logical partition or one item still has to learn the container's key.
-                let Principal::Grant(grant) = principal else {
-                    return Err(error);
-                };
-                if grant.resource.as_bytes().starts_with(rid.as_bytes()) {
-                    Ok(())
-                } else {
-                    Err(error)
-                }
-            });
+            return authorize::about(principal, &rid);
         }
     }
     authorize::account(principal)

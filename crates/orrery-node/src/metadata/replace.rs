@@ -1,11 +1,12 @@
 //! Replacing resources. A container's new definition reaches every partition's log before the answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json::Value;
-use orrery_model::{Error, Result, Status};
+use orrery_model::{Error, ResourceId, Result, Status};
 
 use super::{check_precondition, conflict, find, kinds, shown};
 use crate::api::{Outcome, ResourceKind, Selector};
@@ -39,8 +40,12 @@ pub(super) async fn replace(
     }
     change.put(Record::Resource(rid.clone(), Some(record.clone())));
     change.commit().await?;
-    if kind == ResourceKind::Container {
-        redefine(node, &rid).await?;
+    if kind == ResourceKind::Container
+        && let Err(error) = redefine(node, &rid).await
+    {
+        // The change is made, so it is not answered as one that failed. Partitions that have not learnt of it will.
+        tracing::warn!(container = %rid, %error, "a partition has not learnt its new definition yet");
+        node.tasks.spawn(redefine_later(Arc::downgrade(node), rid.clone()));
     }
     Ok(Outcome::Found(shown(&rid, &record)))
 }
@@ -61,23 +66,52 @@ fn check_rename(node: &Node, kind: ResourceKind, current: &ResourceRecord, name:
     if taken { Err(conflict()) } else { Ok(()) }
 }
 
-async fn redefine(node: &Arc<Node>, rid: &orrery_model::ResourceId) -> Result<()> {
+/// Between two attempts to tell partitions their new definition.
+const REDEFINE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Goes on telling a container's partitions its definition until all of them have it.
+async fn redefine_later(node: Weak<Node>, rid: ResourceId) {
+    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else {
+        return;
+    };
+    tokio::pin!(stopped);
+    loop {
+        tokio::select! {
+            // Both are safe to drop: neither has begun anything.
+            () = &mut stopped => return,
+            () = tokio::time::sleep(REDEFINE_PAUSE) => {}
+        }
+        let Some(node) = node.upgrade() else { return };
+        if redefine(&node, &rid).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Tells every partition of a container its definition; fails if one of them could not be told.
+async fn redefine(node: &Arc<Node>, rid: &ResourceId) -> Result<()> {
     let Some(container) = node.control.catalogue().container(rid).cloned() else {
         return Ok(());
     };
+    let mut told = Ok(());
     for range in &container.ranges {
         let learned = match node.partition(range) {
+            // In a cluster its owner learns of it from the system log.
+            Ok(partition) if node.duty.clustered && !partition.is_owned() => continue,
             Ok(partition) => partition.command(define(&container)).await,
             Err(error) => Err(error),
         };
+        let is_elsewhere = |status| node.duty.clustered && status == Status::WRITE_FORBIDDEN;
         match learned {
-            // Split in the meantime: the children were opened with the new definition or get it when they are.
-            Err(error) if error.status() == Status::PARTITION_GONE => {
+            // Split or handed over in the meantime: the children were opened with the new definition or get it when they are,
+            // and so does the next owner. The change itself is made.
+            Err(error) if error.status() == Status::PARTITION_GONE || is_elsewhere(error.status()) => {
                 tracing::debug!(%error, "a partition learns its new definition when it opens");
             }
-            learned => drop(learned?),
+            Err(error) => told = Err(error),
+            Ok(_) => {}
         }
     }
     node.policy_changed.notify_one();
-    Ok(())
+    told
 }

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use orrery_model::json::Value;
-use orrery_model::{Charge, Error, PartitionKey, ResourceId, Result, Status, Timestamp};
+use bytes::Bytes;
+use orrery_model::json::{self, Value};
+use orrery_model::{Charge, EpkRange, Error, PartitionKey, ResourceId, Result, Status, Timestamp};
 use orrery_query::index::IndexUse;
-use orrery_query::plan::{Features, check_compositions, query_plan};
-use orrery_query::run::{PageLimits, Resume};
-use orrery_query::{Context, Definition, Parameters, Query, evaluate_list};
+use orrery_query::plan::{Features, QueryPlan, check_compositions, query_plan};
+use orrery_query::run::{PageLimits, Resume, Row};
+use orrery_query::{Context, Definition, Parameters, Query, page_of_list};
 
 use crate::api::{
     ContainerRef, Facts, Failure, Feed, FeedOf, FeedTarget, Options, Outcome, Page, Principal, QueryDiagnostics,
@@ -28,6 +29,7 @@ use crate::scripts::Scripts;
 mod cache;
 mod cursor;
 mod load;
+mod lookup;
 mod ordered;
 mod page;
 mod prepared;
@@ -36,7 +38,7 @@ mod token;
 pub use cache::QueryCache;
 use cursor::Part;
 pub use load::QueryLoad;
-use page::PageWork;
+use page::{PageDone, PageWork, TimeBudget};
 use prepared::Prepared;
 use token::QueryContinuation;
 
@@ -46,20 +48,48 @@ const PAGE_ROWS_MAX: usize = 10_000;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What sorting, grouping and removing duplicates may hold.
 const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Longer texts take so long to plan that the reactor should not do it.
-const QUICK_TEXT_BYTES: usize = 8 * 1024;
+/// Texts and parameters that are longer together take so long to plan that the reactor should not do it.
+const QUICK_BYTES: usize = 8 * 1024;
 /// How often a query begins again because partitions changed under it.
 const RESHARD_RETRIES: usize = 3;
 
-/// Runs a query over values that are all at hand.
-pub fn over_values(
-    text: &str,
-    given: &[(String, Option<Value>)],
-    values: &[Value],
-    now: Timestamp,
-) -> Result<Vec<Value>> {
-    let query = Query::parse(text)?;
-    Ok(evaluate_list(&query, values, &parameters(given)?, &context(now))?)
+/// The rows of a query over resources that follow the first `n_skipped`, at most `n_rows_max` of them, and whether there are
+/// more. The resources are few, but nothing else about the query need be small: it runs like any other.
+pub async fn over_resources(
+    node: &Node,
+    query: QueryText,
+    resources: Vec<Bytes>,
+    n_skipped: u64,
+    n_rows_max: usize,
+) -> Result<(Vec<Bytes>, bool)> {
+    let mut admission = node.query_load.admit().await?;
+    let (now, time_max) = (node.now(), node.settings.query_time_max);
+    let work = move || {
+        let mut budget = TimeBudget::new(time_max, &mut admission);
+        let resources = resources.iter().filter_map(|body| json::parse_value(body).ok());
+        let resources: Vec<Value> = resources.collect();
+        let limits = PageLimits {
+            // One more tells whether there are more.
+            rows_max: n_rows_max.saturating_add(1),
+            bytes_max: PAGE_BYTES_MAX,
+            memory_bytes_max: MEMORY_BYTES_MAX,
+        };
+        let parsed = Query::parse(&query.text)?;
+        let given = parameters(&query.parameters)?;
+        let page = page_of_list(
+            &parsed,
+            &resources,
+            &given,
+            &context(now),
+            n_skipped,
+            limits,
+            &mut budget,
+        )?;
+        let has_more = page.resume.is_some() || page.rows.len() > n_rows_max;
+        let rows = page.rows.into_iter().take(n_rows_max).map(Row::into_text).collect();
+        Ok((rows, has_more))
+    };
+    blocking(work).await
 }
 
 /// What a query request is about.
@@ -116,17 +146,107 @@ async fn page_of_items(
         diagnostics,
         ..
     } = request;
-    let range = target_range(container, target)?;
-    let ranges: Vec<RangeEntry> = container.overlapping(&range).cloned().collect();
+    let mut range = target_range(container, target)?;
     let routed = target.partition_key.is_some() || target.partition.is_some();
-    if !routed && !*cross_partition && ranges.len() > 1 {
-        return Err(Error::new(
-            Status::CROSS_PARTITION_QUERY,
-            "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, \
-             specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+    if !routed && !*cross_partition && container.overlapping(&range).nth(1).is_some() {
+        let plan = plan_of(node, container, query, Features::all()).await?;
+        // A filter that leaves one partition key is as good as naming it.
+        let only_key = match plan.ranges.as_slice() {
+            [only] => only.only_key().cloned(),
+            _ => None,
+        };
+        match only_key.and_then(|key| range.intersection(&EpkRange::of_epk(key))) {
+            Some(keyed) => range = keyed,
+            None => {
+                facts.query_plan = Some(plan.to_json());
+                return Err(needs_cross_partition());
+            }
+        }
+    }
+    if let Some(id) = lookup::only_id(node, container, request, &range)? {
+        let rows = lookup::rows(node, options, container, &range, &id, facts).await?;
+        facts.query_metrics = facts.query_metrics.filter(|_| diagnostics.metrics);
+        return Ok(feed_of(container, rows, None));
+    }
+    let ranges: Vec<&RangeEntry> = container.overlapping(&range).collect();
+    let started = Instant::now();
+    let prepared = prepared(node, container, query, target).await?;
+    let prepare_time = started.elapsed();
+    if diagnostics.index_use && page.continuation.is_none() {
+        facts.index_use = Some(IndexUse::of(&prepared.plan, container.definition.index_rules()));
+    }
+    let account = node.account();
+    let session = options.session(account.consistency);
+    let mut partitions = Vec::with_capacity(ranges.len());
+    let mut parts = Vec::with_capacity(ranges.len());
+    for entry in ranges {
+        let partition = node.partition(entry)?;
+        partition.throttle.admit(|| node.now())?;
+        partition
+            .wait_for_session(session, &entry.parents, container.n_partitions_ever)
+            .await?;
+        node.await_bound(options, &partition).await?;
+        facts
+            .partition
+            .get_or_insert_with(|| partition.facts(orrery_model::Lsn::ZERO, None));
+        if let Some(part) = range.intersection(&entry.range) {
+            let snapshot = partition.snapshot()?;
+            node.confirm(options, &partition, snapshot.position().lsn).await?;
+            parts.push(Part {
+                snapshot,
+                range: part,
+                access: None,
+            });
+        }
+        partitions.push(partition);
+    }
+    let done = page_by_plan(node, container, request, range, prepared, parts).await?;
+    facts.charge = done.charge;
+    facts.query_metrics = diagnostics.metrics.then_some(QueryMetrics {
+        prepare: prepare_time,
+        ..done.metrics
+    });
+    let share = Charge::hundredths(done.charge.as_hundredths() / partitions.len().max(1) as u64);
+    for partition in partitions {
+        partition.throttle.pay(share);
+    }
+    let continuation = done
+        .after
+        .map(|after| after.encode(&node.keys().internal, token::fingerprint(query)));
+    if let (Some(text), Some(most)) = (&continuation, page.continuation_bytes_max)
+        && text.len() > most
+    {
+        return Err(Error::bad_request(
+            "The continuation of this query is larger than the client accepts: sort by shorter values.",
         ));
     }
-    let started = Instant::now();
+    Ok(feed_of(container, done.rows, continuation))
+}
+
+fn feed_of(container: &ContainerEntry, entries: Vec<Bytes>, continuation: Option<String>) -> Outcome {
+    Outcome::Feed(Feed {
+        of: FeedOf::Items,
+        parent: Some(container.rid.clone()),
+        entries,
+        continuation,
+        etag: None,
+    })
+}
+
+fn needs_cross_partition() -> Error {
+    Error::new(
+        Status::CROSS_PARTITION_QUERY,
+        "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, \
+         specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+    )
+}
+
+async fn prepared(
+    node: &Node,
+    container: &Arc<ContainerEntry>,
+    query: &QueryText,
+    target: &FeedTarget,
+) -> Result<Prepared> {
     // Whoever names a partition runs a plan.
     let runs_plan = target.partition.is_some();
     let prepared = prepare(
@@ -141,38 +261,23 @@ async fn page_of_items(
             Ok(prepared)
         },
     );
-    let prepared = prepared.await?;
-    let prepare_time = started.elapsed();
-    if diagnostics.index_use && page.continuation.is_none() {
-        facts.index_use = Some(IndexUse::of(&prepared.plan, container.definition.index_rules()));
-    }
+    prepared.await
+}
+
+async fn page_by_plan(
+    node: &Arc<Node>,
+    container: &Arc<ContainerEntry>,
+    request: &ItemQuery,
+    range: EpkRange,
+    prepared: Prepared,
+    parts: Vec<Part>,
+) -> Result<PageDone> {
+    let ItemQuery { query, page, .. } = request;
     let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions());
-    let mut parts = Vec::with_capacity(ranges.len());
-    for entry in &ranges {
-        let partition = node.partition(entry)?;
-        partition.throttle.admit(|| node.now())?;
-        partition
-            .wait_for_session(options.session.as_ref(), &entry.parents, container.n_partitions_ever)
-            .await?;
-        facts
-            .partition
-            .get_or_insert_with(|| partition.facts(orrery_model::Lsn::ZERO, None));
-        if let Some(part) = range.intersection(&entry.range) {
-            let snapshot = partition.snapshot()?;
-            node.confirm(options, &partition, snapshot.position().lsn).await?;
-            parts.push(Part {
-                snapshot,
-                range: part,
-                access: None,
-            });
-        }
-    }
-    let secret = node.keys().internal.clone();
-    let fingerprint = token::fingerprint(query);
     let after = match (page.continuation.as_deref(), &query.resume_filter) {
         // When both come, the continuation decides.
         (Some(text), _) => {
-            let after = QueryContinuation::decode(text, &secret, fingerprint)?;
+            let after = QueryContinuation::decode(text, &node.keys().internal, token::fingerprint(query))?;
             Some(after.over(&range, &prepared.plan)?)
         }
         (None, Some(filter)) => Some(resumed_by_client(container, filter)?),
@@ -191,35 +296,10 @@ async fn page_of_items(
         now: node.now(),
     };
     // Handing work to another thread and back costs more than reading a few items.
-    let done = match work.is_small()? {
-        true => work.run(&mut admission)?,
-        false => blocking(move || work.run(&mut admission)).await?,
-    };
-    facts.charge = done.charge;
-    facts.query_metrics = diagnostics.metrics.then_some(QueryMetrics {
-        prepare: prepare_time,
-        ..done.metrics
-    });
-    for entry in &ranges {
-        node.partition(entry)?
-            .throttle
-            .pay(Charge::hundredths(done.charge.as_hundredths() / ranges.len() as u64));
+    match work.is_small()? {
+        true => work.run(&mut admission),
+        false => blocking(move || work.run(&mut admission)).await,
     }
-    let continuation = done.after.map(|after| after.encode(&secret, fingerprint));
-    if let (Some(text), Some(most)) = (&continuation, page.continuation_bytes_max)
-        && text.len() > most
-    {
-        return Err(Error::bad_request(
-            "The continuation of this query is larger than the client accepts: sort by shorter values.",
-        ));
-    }
-    Ok(Outcome::Feed(Feed {
-        of: FeedOf::Items,
-        parent: Some(container.rid.clone()),
-        entries: done.rows,
-        continuation,
-        etag: None,
-    }))
 }
 
 /// Parses a query and makes something of it.
@@ -230,14 +310,15 @@ async fn prepare<T: Send + 'static>(
     make: impl FnOnce(&Query, &ContainerEntry, &Definition, &Parameters) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let definition = node.query_cache.definition(container)?;
-    if query.text.len() <= QUICK_TEXT_BYTES {
+    let parameters = parameters(&query.parameters)?;
+    if query.text.len() + parameters.size_bytes() <= QUICK_BYTES {
         let parsed = node.query_cache.query(&query.text)?;
-        return make(&parsed, container, &definition, &parameters(&query.parameters)?);
+        return make(&parsed, container, &definition, &parameters);
     }
-    let (container, query) = (Arc::clone(container), query.clone());
+    let (container, text) = (Arc::clone(container), query.text.clone());
     let work = move || {
-        let parsed = Query::parse(&query.text)?;
-        make(&parsed, &container, &definition, &parameters(&query.parameters)?)
+        let parsed = Query::parse(&text)?;
+        make(&parsed, &container, &definition, &parameters)
     };
     blocking(work).await
 }
@@ -284,16 +365,26 @@ pub async fn plan_for_client(
         ..Facts::default()
     };
     let features = Features::parse(&features.join(","));
+    let planned = plan_of(node, &container, query, features).await;
+    finish(planned.map(|plan| Outcome::Plan(plan.to_json())), facts)
+}
+
+async fn plan_of(
+    node: &Node,
+    container: &Arc<ContainerEntry>,
+    query: &QueryText,
+    features: Features,
+) -> Result<QueryPlan> {
     let planned = prepare(
         node,
-        &container,
+        container,
         query,
         move |parsed, container, definition, parameters| {
             let key = container.definition.partition_key();
-            Ok(query_plan(parsed, definition, key, parameters, &features)?.to_json())
+            Ok(query_plan(parsed, definition, key, parameters, &features)?)
         },
     );
-    finish(planned.await.map(Outcome::Plan), facts)
+    planned.await
 }
 
 fn parameters(given: &[(String, Option<Value>)]) -> Result<Parameters> {
@@ -304,7 +395,8 @@ fn parameters(given: &[(String, Option<Value>)]) -> Result<Parameters> {
     Ok(parameters)
 }
 
-fn context(now: Timestamp) -> Context<'static> {
+/// What a query that begins now sees of the world.
+pub fn context(now: Timestamp) -> Context<'static> {
     Context {
         now_ticks: now.0 as i64 * 10_000,
         seed: now.0,

@@ -108,6 +108,7 @@ impl PageWork {
             Some(done) => done,
             None => self.run_by_key(&context, started, admission)?,
         };
+        let n_steps = done.page.progress.steps;
         let rows: Vec<Bytes> = done.page.rows.into_iter().map(Row::into_text).collect();
         let last = done.last.or(before);
         let after = done.page.resume.map(|resume| QueryContinuation {
@@ -125,7 +126,7 @@ impl PageWork {
             execute: started.elapsed() - looked_up,
         };
         Ok(PageDone {
-            charge: Charge::query(metrics.bytes_read, metrics.n_items_read, rows.len()),
+            charge: Charge::query(metrics.bytes_read, metrics.n_items_read, rows.len(), n_steps),
             rows,
             after,
             metrics,
@@ -258,12 +259,25 @@ fn sorting_is_cheaper(part: &Part, form: EpkForm, rows: usize) -> Result<bool> {
 }
 
 /// Ends pages in time.
-struct TimeBudget<'a> {
+pub struct TimeBudget<'a> {
     started: Instant,
     time_max: Duration,
     admission: &'a mut Admission,
     streaming: bool,
     items_seen: u64,
+}
+
+impl<'a> TimeBudget<'a> {
+    /// For a page that begins now and is made as a whole.
+    pub fn new(time_max: Duration, admission: &'a mut Admission) -> TimeBudget<'a> {
+        TimeBudget {
+            started: Instant::now(),
+            time_max,
+            admission,
+            streaming: false,
+            items_seen: 0,
+        }
+    }
 }
 
 impl Budget for TimeBudget<'_> {

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_model::id::ChainHash;
 use orrery_model::json::{self, Value};
-use orrery_model::{Epk, EpkRange, Error, Result};
+use orrery_model::{EpkRange, Error, Result};
 use orrery_query::plan::Plan;
 use orrery_query::run::Resume;
 
@@ -13,7 +13,7 @@ use crate::account::Secret;
 use crate::api::QueryText;
 use crate::continuation::{Continuation, mac};
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Bytes of a continuation's signature.
 const MAC_BYTES: usize = 12;
 
@@ -52,9 +52,8 @@ impl QueryContinuation {
         bytes.extend_from_slice(&fingerprint);
         match &self.last {
             Some(last) => {
-                bytes.push(1 + last.epk.as_bytes().len() as u8);
-                bytes.extend_from_slice(last.epk.as_bytes());
-                bytes.extend_from_slice(&last.number.to_be_bytes());
+                bytes.push(1);
+                last.write(&mut bytes);
             }
             None => bytes.push(0),
         }
@@ -87,10 +86,9 @@ impl QueryContinuation {
         }
     }
 
+    /// Reads what [`QueryContinuation::encode`] wrote for the same query; anything else is refused in the service's words.
     pub fn decode(text: &str, secret: &Secret, fingerprint: [u8; 8]) -> Result<QueryContinuation> {
-        decode(text, secret, fingerprint).ok_or_else(|| {
-            Error::bad_request("The continuation token is not one that this account issued for this query.")
-        })
+        decode(text, secret, fingerprint).ok_or_else(|| Error::bad_request("Invalid Continuation Token"))
     }
 }
 
@@ -101,19 +99,11 @@ fn decode(text: &str, secret: &Secret, fingerprint: [u8; 8]) -> Option<QueryCont
         return None;
     }
     let rest = content.strip_prefix(&[VERSION])?.strip_prefix(&fingerprint)?;
-    let (&length, rest) = rest.split_first()?;
-    let (last, rest) = match length {
-        0 => (None, rest),
-        _ => {
-            let (epk, rest) = rest.split_at_checked(usize::from(length) - 1)?;
-            let (number, rest) = rest.split_first_chunk::<8>()?;
-            (
-                Some(Continuation {
-                    epk: Epk::from_bytes(epk),
-                    number: u64::from_be_bytes(*number),
-                }),
-                rest,
-            )
+    let (last, rest) = match rest.split_first()? {
+        (0, rest) => (None, rest),
+        (_, rest) => {
+            let (last, rest) = Continuation::read(rest)?;
+            (Some(last), rest)
         }
     };
     let (counted_over, rest) = match rest.split_first()? {

@@ -22,8 +22,9 @@ use crate::geo::roles::EpochStart;
 use crate::node::{Node, append_transaction};
 use crate::partition::{Held, Partition};
 
-/// Entries copied between two looks at the world.
+/// Entries copied between two looks at the world, at most, and the bytes after which no more are taken.
 const CHUNK: usize = 2_000;
+const CHUNK_BYTES: usize = 4 << 20;
 /// Bytes of log read at a time.
 const TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Catch up without holding writers until so few transactions are left, or so many rounds were tried.
@@ -137,14 +138,18 @@ async fn copy(entry: &Arc<ContainerEntry>, source: &Source, child: &mut Child) -
             let bound = start
                 .as_ref()
                 .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_ref()));
-            let (mut writes, mut last) = (Vec::new(), None);
+            let (mut writes, mut last, mut n_bytes) = (Vec::new(), None, 0);
             for one in snapshot.scan(bound, Bound::Unbounded, false).take(CHUNK) {
                 let (key, value) = one.map_err(unreadable)?;
                 if reshard::belongs(form, &key, &value, &range) {
                     reshard::count(&mut state, &key, &value);
+                    n_bytes += key.len() + value.len();
                     writes.push((key.clone(), Some(value)));
                 }
                 last = Some(key);
+                if n_bytes >= CHUNK_BYTES {
+                    break;
+                }
             }
             Ok((state, writes, last))
         })
@@ -165,7 +170,11 @@ async fn copy(entry: &Arc<ContainerEntry>, source: &Source, child: &mut Child) -
 async fn catch_up(entry: &Arc<ContainerEntry>, sources: &mut [Source], children: &mut [Child]) -> Result<()> {
     for source in sources {
         let target = source.partition.snapshot()?;
-        let mut transactions = Vec::new();
+        let mut views: Vec<ChildView<'_>> = children
+            .iter()
+            .map(|child| ChildView::new(&*source.snapshot, &child.state))
+            .collect();
+        let definitions: Vec<Projector> = children.iter().map(|_| Projector::default()).collect();
         let mut after = source.snapshot.position().lsn;
         while after < target.position().lsn {
             let read = source
@@ -176,21 +185,20 @@ async fn catch_up(entry: &Arc<ContainerEntry>, sources: &mut [Source], children:
                 .map_err(unreadable)?;
             let Some(last) = read.last() else { break };
             after = last.lsn;
-            transactions.extend(
-                read.into_iter()
-                    .filter(|transaction| transaction.lsn <= target.position().lsn),
-            );
-        }
-        let definitions = Projector::default();
-        for child in children.iter_mut() {
-            let mut view = ChildView::new(&*source.snapshot, &child.state);
-            for transaction in &transactions {
-                // As the parent was defined then, not as the container is now: versions are kept or not by it.
-                let definition = definitions.definition_in(&view).map_err(unreadable)?;
-                let definition = definition.unwrap_or_else(|| Arc::clone(&entry.definition));
-                let writes = reshard::tail(&definition, &view, transaction, &child.range).map_err(unreadable)?;
-                view.apply(writes);
+            let read = read
+                .iter()
+                .filter(|transaction| transaction.lsn <= target.position().lsn);
+            for transaction in read {
+                for ((child, view), definitions) in children.iter().zip(&mut views).zip(&definitions) {
+                    // As the parent was defined then, not as the container is now: versions are kept or not by it.
+                    let definition = definitions.definition_in(view).map_err(unreadable)?;
+                    let definition = definition.unwrap_or_else(|| Arc::clone(&entry.definition));
+                    let writes = reshard::tail(&definition, view, transaction, &child.range).map_err(unreadable)?;
+                    view.apply(writes);
+                }
             }
+        }
+        for (child, view) in children.iter_mut().zip(views) {
             child.state = PartitionState::load(&view)
                 .map_err(unreadable)?
                 .unwrap_or_else(|| child.state.clone());

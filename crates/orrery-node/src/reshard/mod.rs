@@ -8,7 +8,8 @@
 //! A crash before the first seal drops the children; a crash after it rolls forward from the sealed parents, whose views no
 //! longer change. Either way no acknowledged write is lost and none happens twice.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use orrery_model::{EpkRange, Epoch, Error, LogId, PartitionId, ResourceId, Result, Status};
@@ -30,7 +31,11 @@ pub async fn run(
     node.uncancelled(async move {
         let record = begin(&worker, &container, parents, divide).await?;
         let children = record.children.iter().map(|(child, ..)| *child).collect();
-        match carry_out(&worker, &container, &record, None).await {
+        let carried_out = {
+            let _alone = worker.resharding.alone(&container, &record).await;
+            carry_out(&worker, &container, &record, None).await
+        };
+        match carried_out {
             Ok(()) => {
                 let meters = &worker.meters;
                 let meter = match divide {
@@ -48,6 +53,30 @@ pub async fn run(
         }
     })
     .await
+}
+
+/// Sees to it that one attempt is made at a time at the same split or merge: a node that has lost and won back the right to write
+/// recovers it, while the one who was at it before may not have given up yet.
+#[derive(Debug, Default)]
+pub struct AtWork {
+    turns: Mutex<HashMap<(ResourceId, PartitionId), Turn>>,
+}
+
+/// Forgotten with the last who waits for it.
+type Turn = Weak<tokio::sync::Mutex<()>>;
+
+impl AtWork {
+    async fn alone(&self, container: &ResourceId, record: &ReshardRecord) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let key = (container.clone(), record.children[0].0);
+            let turn = turns.get(&key).and_then(Weak::upgrade).unwrap_or_default();
+            turns.insert(key, Arc::downgrade(&turn));
+            turn
+        };
+        turn.lock_owned().await
+    }
 }
 
 /// How the parents' range becomes the children's.
@@ -74,6 +103,10 @@ pub async fn recover(node: &Arc<Node>, epoch: Option<Epoch>) -> Result<()> {
         .map(|((container, _), record)| (container.clone(), record.clone()))
         .collect();
     for (container, record) in under_way {
+        let _alone = node.resharding.alone(&container, &record).await;
+        if !is_under_way(node, &container, &record) {
+            continue;
+        }
         if any_sealed(node, &container, &record)? {
             carry_out(node, &container, &record, epoch).await?;
         } else {
@@ -186,10 +219,7 @@ async fn carry_out(
 ) -> Result<()> {
     node.duty.check_writes()?;
     let entry = container_entry(node, container)?;
-    for (_, log, _) in &record.children {
-        drop(node.close_partition(*log));
-        node.store.drop_log(*log).await.map_err(unreadable)?;
-    }
+    drop_children(node, container, record).await?;
     let sealed = copy::build(node, &entry, record, epoch).await?;
     node.duty.check_writes()?;
     let children = child_entries(node, &entry, record);
@@ -270,6 +300,10 @@ async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord
     let mut wait = Duration::from_millis(100);
     // A region that another one took over from leaves it to that one.
     while node.duty.writes() && is_under_way(node, container, record) {
+        let alone = node.resharding.alone(container, record).await;
+        if !is_under_way(node, container, record) {
+            return;
+        }
         let sealed = any_sealed(node, container, record);
         let settled = match sealed {
             Ok(true) => carry_out(node, container, record, None).await,
@@ -281,7 +315,9 @@ async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord
             Ok(()) => return,
             Err(error) => tracing::warn!(%error, "a split or merge is tried again"),
         }
+        drop(alone);
         tokio::select! {
+            biased;
             // Both are safe to drop: neither has begun anything.
             () = node.tasks.stopped() => return,
             () = tokio::time::sleep(wait) => wait = (wait * 2).min(Duration::from_secs(10)),
@@ -297,11 +333,28 @@ fn is_under_way(node: &Node, container: &ResourceId, record: &ReshardRecord) -> 
 
 async fn undo(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
     node.duty.check_writes()?;
-    for (_, log, _) in &record.children {
-        drop(node.close_partition(*log));
-        node.store.drop_log(*log).await.map_err(unreadable)?;
-    }
+    drop_children(node, container, record).await?;
     let mut change = node.control.change().await;
     change.put(Record::Reshard(container.clone(), record.children[0].0, None));
     change.commit().await.map(drop)
+}
+
+/// Drops what an earlier attempt has left of the children. In a cluster another node may have finished the split or merge
+/// meanwhile, and its children serve: they are marked before this node proves that it coordinates, and dropped as they were.
+async fn drop_children(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord) -> Result<()> {
+    let mut marked = Vec::new();
+    for (_, log, _) in &record.children {
+        marked.push((*log, node.store.mark(*log).await.map_err(unreadable)?));
+    }
+    // Nobody publishes them from here on.
+    let _unchanged = node.control.hold().await;
+    node.prove_leads().await?;
+    if !is_under_way(node, container, record) {
+        return Err(Error::new(Status::NOT_FOUND, "The split or merge is over."));
+    }
+    for (log, mark) in marked {
+        drop(node.close_partition(log));
+        node.store.drop_marked(log, mark).await.map_err(unreadable)?;
+    }
+    Ok(())
 }

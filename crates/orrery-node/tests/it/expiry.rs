@@ -233,3 +233,27 @@ async fn a_clock_that_jumps_forward_destroys_nothing_at_once() {
         "the clock has shown the same time for a while: it is believed"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_items_that_expire_at_once_are_removed_in_steps_that_follow_one_another() {
+    let world = World::with(orrery_node::NodeSettings {
+        purge_interval: Duration::from_secs(1),
+        ..settings()
+    })
+    .await;
+    world.with_container(r#","defaultTtl":10"#).await;
+    for n in 0..2_000 {
+        create(&world, &n.to_string(), "").await;
+    }
+    assert_eq!(n_stored(&world), 2_000);
+    world.clock.advance_ms(30_000);
+    let begun = tokio::time::Instant::now();
+    while n_stored(&world) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(
+            begun.elapsed() < Duration::from_secs(3),
+            "{} of 2,000 are left: items expire faster than they are removed",
+            n_stored(&world)
+        );
+    }
+}

@@ -35,6 +35,7 @@ pub struct FailingStore {
 struct Fuse {
     left: AtomicI64,
     cut: Mutex<Cut>,
+    reads_hang: AtomicBool,
     blown: tokio::sync::watch::Sender<bool>,
 }
 
@@ -64,6 +65,7 @@ impl FailingStore {
         let fuse = Fuse {
             left: AtomicI64::new(i64::MAX),
             cut: Mutex::new(Cut::Before),
+            reads_hang: AtomicBool::new(false),
             blown: tokio::sync::watch::Sender::new(false),
         };
         Arc::new(FailingStore {
@@ -77,6 +79,12 @@ impl FailingStore {
     #[allow(dead_code, reason = "not every crate that includes this file reopens")]
     pub fn allow_reopening(&self) {
         self.reopens.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on whoever reads a log waits for ever, as on a disk that does not answer.
+    #[allow(dead_code, reason = "not every crate that includes this file has disks that hang")]
+    pub fn hang_reads(&self) {
+        self.fuse.reads_hang.store(true, Ordering::SeqCst);
     }
 
     /// Lets `n` changes happen from now on; the next one is cut off, and all after it fail.
@@ -210,6 +218,9 @@ impl Log for FailingLog {
     }
 
     fn read_log(&self, after: Lsn, limit_bytes: usize) -> BoxFuture<'_, Result<Vec<Transaction>>> {
+        if self.fuse.reads_hang.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
         self.inner.read_log(after, limit_bytes)
     }
 

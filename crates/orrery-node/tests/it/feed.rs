@@ -8,9 +8,10 @@ use orrery_node::api::{
     Change, ChangeFeedRead, ChangeKind, FeedMode, FeedStart, FeedTarget, FromHistory, ItemSelector, ItemVerb,
     Operation, Outcome,
 };
+use orrery_node::{Clock as _, NodeSettings};
 use proptest::prelude::*;
 
-use crate::support::{World, container, item};
+use crate::support::{World, container, item, settings};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -78,6 +79,7 @@ impl Reader {
             wait_ms: 0,
             from_history: FromHistory::No,
             facts_only: false,
+            committed_only: false,
             lasting_tag: true,
         };
         match world.execute(Operation::ChangeFeed(read)).await.unwrap().outcome {
@@ -258,4 +260,68 @@ async fn versions_that_leave_the_window_are_forgotten() {
         .await
         .expect("the version is forgotten");
     assert_eq!(world.all(10).await.len(), 1, "the item itself stays");
+}
+
+/// Reads of latest versions page by page until there is nothing new: how many pages that took, and what they held.
+async fn pages(world: &World, mut start: FeedStart, newer_than: Option<u64>, filter: &str) -> (usize, Vec<Change>) {
+    let (mut n_pages, mut changes) = (0, Vec::new());
+    loop {
+        let read = ChangeFeedRead {
+            container: container(),
+            target: FeedTarget::default(),
+            mode: FeedMode::LatestVersions,
+            start: start.clone(),
+            newer_than,
+            n_items_max: None,
+            filter: Some(filter.to_owned()),
+            wait_ms: 0,
+            from_history: FromHistory::No,
+            facts_only: false,
+            committed_only: false,
+            lasting_tag: false,
+        };
+        n_pages += 1;
+        match world.execute(Operation::ChangeFeed(read)).await.unwrap().outcome {
+            Outcome::Changes(page) => {
+                changes.extend(page.changes);
+                start = FeedStart::After(page.etag);
+            }
+            Outcome::NotModified { .. } => return (n_pages, changes),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_looks_at_a_bounded_part_of_the_feed_also_for_readers_that_say_a_time() {
+    let few = NodeSettings {
+        feed_entries_max: 10,
+        ..settings()
+    };
+    let world = World::with(few).await;
+    world.with_container("").await;
+    let before = world.clock.now().seconds() - 60;
+    for n in 0..100 {
+        let body = format!(r#"{{"id":"{n}","pk":"k{n}","n":{n}}}"#);
+        world.create(&format!("k{n}"), &body).await.unwrap();
+    }
+    let (first, last) = (FeedStart::After("0".to_owned()), "c.current.n = 99");
+    for (start, newer_than) in [
+        (first.clone(), None),
+        (first, Some(before)),
+        (FeedStart::Time(before), None),
+        (FeedStart::Time(before), Some(before)),
+    ] {
+        let (n_pages, changes) = pages(&world, start.clone(), newer_than, last).await;
+        assert!(n_pages >= 10, "{n_pages} pages from {start:?} with {newer_than:?}");
+        assert_eq!(changes.len(), 1);
+    }
+    // Nothing is newer: that is found out before the first answer, however much was merged.
+    let whole = world.node.partitions(Some(("db", "c"))).unwrap()[0].partition.0;
+    world.node.split("db", "c", whole).await.unwrap();
+    let halves = world.node.partitions(Some(("db", "c"))).unwrap();
+    let halves = (halves[0].partition.0, halves[1].partition.0);
+    world.node.merge("db", "c", halves).await.unwrap();
+    let now = FeedStart::Time(world.clock.now().seconds());
+    assert_eq!(pages(&world, now, None, "true").await, (1, Vec::new()));
 }

@@ -6,11 +6,13 @@ mod failing;
 mod support;
 
 mod basics;
+mod batches;
 mod expiry;
 mod feed;
 mod functions;
 mod indexing;
 mod paging;
+mod queries;
 mod races;
 mod regions;
 mod reopening;

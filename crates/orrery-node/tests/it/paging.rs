@@ -89,6 +89,9 @@ fn plain() -> impl Strategy<Value = String> {
         " ORDER BY c.s",
         " ORDER BY c.m DESC",
         " ORDER BY c.g.b[0]",
+        " ORDER BY VectorDistance(c.g.b, [1], true, {'distanceFunction': 'euclidean'})",
+        " ORDER BY RANK FullTextScore(c.s, 'a', 'b')",
+        " ORDER BY RANK RRF(FullTextScore(c.s, 'b'), VectorDistance(c.g.b, [1]), [2, -1])",
     ]);
     let distinct = one_of(&["", "", "", "DISTINCT "]);
     (list, filter(), order, distinct, window()).prop_map(|(list, filter, order, distinct, (top, limit))| {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use orrery_model::{SessionToken, Status, Timestamp};
 use orrery_node::api::{Consistency, ItemVerb, Options, Principal, ResourceKind};
+use orrery_node::geo::bounds::{Bounds, Staleness};
 use orrery_node::geo::fleet::{Fleet, InMemory, RegionParts, TopologyKeeper};
 use orrery_node::geo::link::LinkSettings;
-use orrery_node::geo::progress::Bounds;
-use orrery_node::{ManualClock, Request};
+use orrery_node::{ManualClock, NodeSettings, Request};
 use orrery_partition::storage::Store;
 use orrery_storage::MemoryStore;
 
@@ -19,9 +19,14 @@ const WEST: &str = "West US";
 const NORTH: &str = "North Europe";
 const ASIA: &str = "Southeast Asia";
 
+mod bounds;
+mod catalogue;
 mod cut;
 mod failover;
+mod lag;
 mod membership;
+mod returns;
+mod taking_over;
 
 /// Three regions, their stores, and what survives a restart.
 struct Regions {
@@ -42,7 +47,10 @@ impl Regions {
 
     /// New containers have this many partitions.
     async fn of(consistency: Consistency, partitions: u32) -> Regions {
-        let stores: Vec<Arc<dyn Store>> = (0..3).map(|_| MemoryStore::new() as Arc<dyn Store>).collect();
+        Regions::on(memory(), consistency, partitions).await
+    }
+
+    async fn on(stores: Vec<Arc<dyn Store>>, consistency: Consistency, partitions: u32) -> Regions {
         let keeper = Arc::new(InMemory::default());
         let fleet = start_of(&stores, &keeper, consistency, partitions).await;
         Regions {
@@ -95,6 +103,10 @@ impl Regions {
     }
 }
 
+fn memory() -> Vec<Arc<dyn Store>> {
+    (0..3).map(|_| MemoryStore::new() as Arc<dyn Store>).collect()
+}
+
 async fn start(stores: &[Arc<dyn Store>], keeper: &Arc<InMemory>, consistency: Consistency) -> Arc<Fleet> {
     start_of(stores, keeper, consistency, 1).await
 }
@@ -105,20 +117,32 @@ async fn start_of(
     consistency: Consistency,
     partitions: u32,
 ) -> Arc<Fleet> {
+    let mut settings = settings();
+    settings.account.consistency = consistency;
+    settings.partitions = partitions;
+    start_with(settings, stores, keeper.clone()).await
+}
+
+async fn start_with(
+    mut settings: NodeSettings,
+    stores: &[Arc<dyn Store>],
+    keeper: Arc<dyn TopologyKeeper>,
+) -> Arc<Fleet> {
+    settings.account.staleness = tight(5, Duration::from_secs(300));
     let parts = [WEST, NORTH, ASIA].iter().zip(stores).map(|(name, store)| RegionParts {
         name: (*name).to_owned(),
         store: Arc::clone(store),
         clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
     });
-    let mut settings = settings();
-    settings.account.consistency = consistency;
-    settings.partitions = partitions;
-    let bounds = Bounds {
-        transactions: 5,
-        age: Duration::from_secs(300),
-    };
-    let keeper: Arc<dyn TopologyKeeper> = keeper.clone();
-    Fleet::start(settings, bounds, parts.collect(), keeper).await.unwrap()
+    Fleet::start(settings, parts.collect(), keeper).await.unwrap()
+}
+
+/// Bounds that a test reaches.
+fn tight(transactions: u64, age: Duration) -> Staleness {
+    Staleness {
+        chosen: Some(Bounds { transactions, age }),
+        may_be_tight: true,
+    }
 }
 
 /// Does the region know the container?

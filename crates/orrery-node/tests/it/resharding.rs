@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::failing::{Cut, FailingStore};
 use crate::support::{World, body_of, code, container, item, named, settings};
 
-async fn world_on(store: Arc<dyn Store>) -> World {
+pub async fn world_on(store: Arc<dyn Store>) -> World {
     let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
     let node = Node::start(settings(), Arc::clone(&store), clock.clone())
         .await
@@ -29,7 +29,7 @@ async fn world_on(store: Arc<dyn Store>) -> World {
     World { node, clock, store }
 }
 
-fn embedded(dir: &std::path::Path) -> Arc<EmbeddedStore> {
+pub fn embedded(dir: &std::path::Path) -> Arc<EmbeddedStore> {
     // Small sizes, so that flushing and rolling over happen during the test.
     let settings = EmbeddedSettings {
         write_buffer_bytes: 256 << 10,

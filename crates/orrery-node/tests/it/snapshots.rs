@@ -5,9 +5,13 @@ use std::sync::Arc;
 use orrery_model::etag::Precondition;
 use orrery_model::{PartitionKey, SessionToken, Status};
 use orrery_node::api::{ItemOperation, ItemSelector, ItemVerb, Operation, Options, Principal};
-use orrery_node::{Failure, Reply, Request};
+use orrery_node::{Failure, ManualClock, Node, Reply, Request};
+use orrery_partition::storage::Store as _;
+use orrery_storage::MemoryStore;
 
-use crate::support::{World, body_of, code, container, item};
+use crate::failing::{Cut, FailingStore};
+use crate::resharding::{embedded, world_on};
+use crate::support::{World, body_of, code, container, item, settings};
 
 async fn fill(world: &World, n_items: usize) -> SessionToken {
     let mut session = SessionToken::default();
@@ -185,4 +189,134 @@ async fn requests_during_a_restore_are_answered_by_the_one_state_or_the_other() 
     while let Some(done) = clients.join_next().await {
         done.unwrap();
     }
+}
+
+/// A new container with a key of its own is empty, and what failed before it has left no logs behind.
+async fn is_clean(world: &World, n_logs: usize, what: &str) {
+    let created = world.create_container("fresh", "").await;
+    assert_eq!(code(created), 201, "{what}");
+    let shown = world.node.partitions(None).unwrap();
+    let fresh = shown.iter().filter(|partition| partition.container == "fresh");
+    assert_eq!(fresh.map(|partition| partition.n_items).sum::<u64>(), 0, "{what}");
+    // Logs that are not needed any more are dropped in the background.
+    for _ in 0..100 {
+        if world.store.list().unwrap().len() == n_logs + 1 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!(
+        "{what}: {:?} instead of {n_logs} logs and a new one",
+        world.store.list()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_save_or_restore_copied_is_not_found_in_the_next_container() {
+    for restores in [false, true] {
+        let mut n_failures = 0;
+        for cut_at in 0.. {
+            let store = FailingStore::new(MemoryStore::new());
+            let clock = Arc::new(ManualClock::at(orrery_model::Timestamp(1_700_000_000_000)));
+            let node = Node::start(settings(), store.clone(), clock.clone()).await.unwrap();
+            let world = World {
+                node,
+                clock,
+                store: store.clone(),
+            };
+            world.with_container("").await;
+            world.create_container("second", "").await.unwrap();
+            fill(&world, 5).await;
+            if restores {
+                world.node.save_snapshot("s").await.unwrap();
+            }
+            let n_logs = store.list().unwrap().len();
+            store.fail_after(cut_at, Cut::Once);
+            let done = match restores {
+                false => world.node.save_snapshot("s").await,
+                true => world.node.restore_snapshot("s").await,
+            };
+            store.fail_after(i64::MAX, Cut::Before);
+            if done.is_ok() {
+                break;
+            }
+            n_failures += 1;
+            let what = format!("restore {restores}, cut at {cut_at}");
+            is_clean(&world, n_logs, &what).await;
+            // What failed works when it is tried again.
+            world.node.save_snapshot("s").await.unwrap();
+            world.node.restore_snapshot("s").await.unwrap();
+            assert_eq!(contents(&world).await.len(), 5, "{what}");
+        }
+        assert!(n_failures > 4, "restore {restores}: only {n_failures} steps failed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_disk_a_snapshot_stands_apart_from_everything_that_happens_to_the_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world_on(embedded(dir.path())).await;
+    world.with_container("").await;
+    fill(&world, 300).await;
+    let before = contents(&world).await;
+    world.node.save_snapshot("first").await.unwrap();
+    let n_logs = world.store.list().unwrap().len();
+    for round in 0..8 {
+        // Items are changed, removed, made again under the same id, and moved by splits and merges.
+        for n in 0..50 {
+            let (key, id) = (format!("k{n}"), n.to_string());
+            let target = ItemSelector::Id(id.clone());
+            world.item(&key, ItemVerb::Delete { item: target }).await.unwrap();
+            if n % 2 == 0 {
+                let body = format!(r#"{{"id":"{id}","pk":"{key}","round":{round}}}"#);
+                assert_eq!(code(world.create(&key, &body).await), 201);
+            }
+        }
+        if round % 3 == 0 {
+            world.node.split("db", "c", 0).await.unwrap();
+        }
+        let found = world
+            .query(&format!("SELECT VALUE COUNT(1) FROM c WHERE c.round = {round}"))
+            .await;
+        assert_eq!(found.unwrap(), ["25"], "the index is what the items are");
+        assert_eq!(contents(&world).await.len(), 275, "round {round}");
+        world.node.save_snapshot(&format!("round {round}")).await.unwrap();
+        world.node.restore_snapshot("first").await.unwrap();
+        assert_eq!(contents(&world).await, before, "round {round}");
+        let rounds = world
+            .query("SELECT VALUE COUNT(1) FROM c WHERE IS_DEFINED(c.round)")
+            .await;
+        assert_eq!(rounds.unwrap(), ["0"]);
+    }
+    // As long as snapshots follow one another without a restore, each stands on the one before, up to a point.
+    for round in 0..8 {
+        world
+            .create("k0", &format!(r#"{{"id":"more {round}","pk":"k0"}}"#))
+            .await
+            .unwrap();
+        world.node.save_snapshot(&format!("more {round}")).await.unwrap();
+    }
+    world.node.stop(std::time::Duration::from_secs(5)).await.unwrap();
+    drop(world);
+
+    let world = world_on(embedded(dir.path())).await;
+    assert_eq!(contents(&world).await.len(), 308);
+    for round in 0..8 {
+        world.node.restore_snapshot(&format!("more {round}")).await.unwrap();
+        assert_eq!(contents(&world).await.len(), 301 + round, "more {round}");
+        world.node.restore_snapshot(&format!("round {round}")).await.unwrap();
+        assert_eq!(contents(&world).await.len(), 275, "round {round}");
+        for name in ["more", "round"] {
+            world.node.drop_snapshot(&format!("{name} {round}")).await.unwrap();
+        }
+    }
+    world.node.restore_snapshot("first").await.unwrap();
+    assert_eq!(contents(&world).await, before);
+    for _ in 0..500 {
+        if world.store.list().unwrap().len() == n_logs {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("logs that nothing names are left: {:?}", world.store.list());
 }

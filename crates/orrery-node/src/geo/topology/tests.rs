@@ -26,7 +26,11 @@ fn a_planned_change_puts_the_target_first_in_a_new_epoch() {
 fn a_region_that_goes_and_comes_back_keeps_its_number_and_never_writes_at_once() {
     let gone = three().without(RegionId(0), Some(RegionId(1))).unwrap();
     assert_eq!(names(&gone), ["North Europe", "Southeast Asia"]);
-    let back = gone.with(RegionId(0)).unwrap();
+    let returning = gone.returning(RegionId(0)).unwrap();
+    assert_eq!(names(&returning), ["North Europe", "Southeast Asia"]);
+    let again = returning.without(RegionId(0), None).unwrap();
+    assert_eq!(again.named("West US").unwrap().state, RegionState::Offline);
+    let back = returning.seeded(RegionId(0)).unwrap();
     assert_eq!(names(&back), ["North Europe", "Southeast Asia", "West US"]);
     assert_eq!(back.named("westus").unwrap().id, RegionId(0));
 }
@@ -60,6 +64,41 @@ fn a_stored_topology_reads_back() {
 fn names_are_unique_in_every_spelling() {
     assert!(Topology::new(&["West US".to_owned(), "west-us".to_owned()]).is_err());
     assert!(Topology::new(&[]).is_err());
+}
+
+#[test]
+fn names_that_would_share_a_directory_are_refused() {
+    for pair in [["US (East)", "US East"], ["a.b", "AB"]] {
+        let refusal = Topology::new(&pair.map(str::to_owned)).unwrap_err();
+        assert_eq!(refusal.status(), Status::BAD_REQUEST, "{pair:?}");
+        let one = Topology::new(&[pair[0].to_owned()]).unwrap();
+        assert!(one.adding(pair[1]).is_err() && one.grown_to(&[pair[1].to_owned()]).is_err());
+    }
+    assert!(Topology::new(&["()".to_owned()]).is_err(), "a name of no letters");
+}
+
+#[test]
+fn an_order_of_failover_names_all_readers_and_leaves_the_writer() {
+    let three = three();
+    let turned = three.prioritized(&[RegionId(2), RegionId(1)]).unwrap();
+    assert_eq!(names(&turned), ["West US", "Southeast Asia", "North Europe"]);
+    assert_eq!((turned.number, turned.epoch), (2, Epoch(1)));
+    let of = |ids: &[u32]| ids.iter().copied().map(RegionId).collect::<Vec<_>>();
+    for wrong in [&[1][..], &[1, 1], &[0, 1, 2], &[1, 2, 7]] {
+        assert!(three.prioritized(&of(wrong)).is_err(), "{wrong:?}");
+    }
+    let two = three.without(RegionId(1), None).unwrap();
+    assert!(two.prioritized(&of(&[2, 1])).is_err(), "one that is out has no place");
+}
+
+#[test]
+fn what_was_cut_off_is_forgotten_as_it_is_kept_elsewhere() {
+    let mut gone = three().without(RegionId(0), Some(RegionId(1))).unwrap();
+    gone.cut_off(RegionId(0), [(LogId(3), Lsn(7)), (LogId(4), Lsn(1))].into_iter());
+    let left = BTreeMap::from([(LogId(3), Lsn(9))]);
+    let half = gone.with_cut_off(RegionId(0), left.clone());
+    assert_eq!(half.named("West US").unwrap().cut_off, left);
+    assert_eq!(half.number, gone.number + 1);
 }
 
 #[test]

@@ -9,9 +9,10 @@ use orrery_node::api::{
 use orrery_node::geo::fleet::Outage;
 
 use super::*;
+use crate::support::body_of;
 
 /// The conflicts of the container as a region shows them.
-async fn conflicts(world: &World) -> Vec<Value> {
+pub async fn conflicts(world: &World) -> Vec<Value> {
     let list = MetadataVerb::List {
         page: Page {
             n_items_max: Some(1000),
@@ -27,7 +28,7 @@ async fn conflicts(world: &World) -> Vec<Value> {
     entries.map(|entry| json::parse_value(entry).unwrap()).collect()
 }
 
-fn text<'a>(conflict: &'a Value, name: &str) -> &'a str {
+pub fn text<'a>(conflict: &'a Value, name: &str) -> &'a str {
     conflict.get(name).and_then(Value::as_str).unwrap()
 }
 
@@ -131,6 +132,69 @@ async fn strong_writes_wait_when_more_than_a_minority_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn strong_writes_wait_for_a_region_that_was_left_out_once_another_one_goes() {
+    let regions = Regions::with(Consistency::Strong).await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..3).await;
+    regions.fleet.set_link(WEST, ASIA, cut()).unwrap();
+    let (key, body) = document(3);
+    assert_eq!(code(regions.writer().create(&key, &body).await), 201);
+    regions.fleet.clone().take_offline(NORTH).await.unwrap();
+    let (key, body) = document(4);
+    assert_eq!(
+        code(regions.writer().create(&key, &body).await),
+        408,
+        "nobody else has it"
+    );
+    // The only other region lacks what was acknowledged.
+    let refused = regions.fleet.clone().take_offline(WEST).await.unwrap_err();
+    assert_eq!(refused.status(), Status::PRECONDITION_FAILED, "{refused:?}");
+    assert_eq!(regions.fleet.topology().writer().name, WEST);
+    // It goes on as before, and all is well when the region that was left out has caught up.
+    regions.fleet.set_link(WEST, ASIA, LinkSettings::default()).unwrap();
+    until(|| async { code(regions.at(ASIA).read(&document(3).0, "3").await) == 200 }).await;
+    let (key, body) = document(5);
+    assert_eq!(code(regions.writer().create(&key, &body).await), 201);
+    regions.fleet.clone().take_offline(WEST).await.unwrap();
+    assert_eq!(code(regions.writer().read(&key, "5").await), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strong_writes_are_lost_only_by_who_says_so() {
+    let regions = Regions::with(Consistency::Strong).await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..3).await;
+    regions.fleet.set_link(WEST, ASIA, cut()).unwrap();
+    fill(&regions.writer(), 3..5).await;
+    regions.fleet.clone().take_offline(NORTH).await.unwrap();
+    regions.fleet.clone().take_offline(WEST).await.unwrap_err();
+    let loss = regions.fleet.clone().give_up(WEST).await.unwrap();
+    assert!(loss.transactions.values().sum::<u64>() >= 2, "{loss:?}");
+    assert_eq!(contents(&regions.writer()).await.len(), 3);
+}
+
+#[tokio::test]
+async fn what_was_lost_and_what_is_made_next_have_different_ids() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    regions.all_equal().await;
+    regions.set_links(&cut());
+    let rid_of = async |world: &World, name: &str| {
+        let made = world.create_container(name, "").await.unwrap();
+        body_of(made).get("_rid").and_then(Value::as_str).unwrap().to_owned()
+    };
+    let lost = rid_of(&regions.writer(), "secret").await;
+    regions.fleet.clone().take_offline(WEST).await.unwrap();
+    let made = rid_of(&regions.writer(), "payroll").await;
+    assert_ne!(lost, made);
+    let database = async |world: &World| {
+        world.create_database("later").await;
+        rid_of(world, "again").await
+    };
+    assert_ne!(database(&regions.writer()).await, lost);
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_region_takes_over_by_itself_when_that_is_wished_and_a_majority_is_left() {
     let regions = Regions::new().await;
     regions.with_container().await;
@@ -187,8 +251,47 @@ async fn a_strong_change_feed_shows_nothing_that_is_not_in_every_region() {
     assert_eq!(reading.await.unwrap(), 1);
 }
 
+#[tokio::test]
+async fn a_reader_of_committed_changes_sees_nothing_that_a_lost_region_could_take_along() {
+    let regions = Arc::new(Regions::new().await);
+    regions.with_container().await;
+    regions.all_equal().await;
+    regions.fleet.set_link(WEST, ASIA, paused()).unwrap();
+    fill(&regions.writer(), 0..1).await;
+    until(|| async { n_changes(&regions.at(NORTH)).await == 1 }).await;
+    // Whoever reads now and goes on elsewhere must not have passed over anything.
+    let committed = |wait_ms| ChangeFeedRead {
+        committed_only: true,
+        wait_ms,
+        ..from_the_beginning()
+    };
+    for region in [WEST, NORTH] {
+        assert_eq!(
+            n_read(&regions.at(region), committed(0)).await,
+            0,
+            "{region}: one region lacks it"
+        );
+    }
+    let waiting = [WEST, NORTH].map(|region| {
+        let (world, read) = (regions.at(region), committed(30_000));
+        tokio::spawn(async move { n_read(&world, read).await })
+    });
+    fill(&regions.writer(), 1..2).await;
+    tokio::task::yield_now().await;
+    assert!(waiting.iter().all(|reader| !reader.is_finished()));
+    regions.fleet.set_link(WEST, ASIA, LinkSettings::default()).unwrap();
+    for reader in waiting {
+        assert!(reader.await.unwrap() > 0, "told as soon as all have it");
+    }
+    until(|| async { n_read(&regions.at(ASIA), committed(0)).await == 2 }).await;
+}
+
 async fn n_changes(world: &World) -> usize {
-    let read = ChangeFeedRead {
+    n_read(world, from_the_beginning()).await
+}
+
+fn from_the_beginning() -> ChangeFeedRead {
+    ChangeFeedRead {
         container: crate::support::container(),
         target: FeedTarget::default(),
         mode: FeedMode::LatestVersions,
@@ -199,8 +302,12 @@ async fn n_changes(world: &World) -> usize {
         wait_ms: 0,
         from_history: FromHistory::No,
         facts_only: false,
+        committed_only: false,
         lasting_tag: true,
-    };
+    }
+}
+
+async fn n_read(world: &World, read: ChangeFeedRead) -> usize {
     match world.execute(Operation::ChangeFeed(read)).await.unwrap().outcome {
         Outcome::Changes(page) => page.changes.len(),
         _ => 0,

@@ -13,7 +13,8 @@ use orrery_node::api::{
     ItemVerb, MetadataOperation, MetadataVerb, Operation, Options, Outcome, Page, Principal, QueryDiagnostics,
     QueryText, ResourceKind, Selector, StepResult,
 };
-use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
+use orrery_node::geo::bounds::Staleness;
+use orrery_node::{ConflictLimits, Failure, ManualClock, Node, NodeSettings, Reply, Request};
 use orrery_partition::storage::Store;
 use orrery_storage::MemoryStore;
 
@@ -22,6 +23,7 @@ pub fn settings() -> NodeSettings {
         account: Account {
             id: "test".into(),
             consistency: Consistency::Session,
+            staleness: Staleness::default(),
             regions: vec!["Here".into()],
         },
         primary_key: Secret(vec![1; 64]),
@@ -31,6 +33,8 @@ pub fn settings() -> NodeSettings {
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_millis(20),
         query_time_max: Duration::from_secs(30),
+        conflicts: ConflictLimits::default(),
+        feed_entries_max: NodeSettings::FEED_ENTRIES_MAX,
     }
 }
 
@@ -72,10 +76,14 @@ impl World {
     /// A database `db` with a container `c` partitioned by `/pk`.
     pub async fn with_container(&self, extra: &str) {
         self.create_database("db").await;
-        let body = format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{extra}}}"#);
+        self.create_container("c", extra).await.unwrap();
+    }
+
+    /// A container in the database `db`, partitioned by `/pk`.
+    pub async fn create_container(&self, name: &str, extra: &str) -> Result<Reply, Failure> {
+        let body = format!(r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{extra}}}"#);
         self.metadata(ResourceKind::Container, vec![named("db")], create(&body))
             .await
-            .unwrap();
     }
 
     pub async fn metadata(
