@@ -79,6 +79,7 @@ fn authority(head: &request::Parts) -> Authority {
 mod tests {
     use http::Request;
     use orrery_node::api::Consistency;
+    use orrery_node::geo::bounds::Staleness;
 
     use super::*;
 
@@ -87,6 +88,7 @@ mod tests {
         let account = Account {
             id: "orrery".to_owned(),
             consistency: Consistency::Session,
+            staleness: Staleness::default(),
             regions: vec!["West US".to_owned(), "North Europe".to_owned()],
         };
         let known = Addresses::default();

@@ -1,11 +1,13 @@
-//! Reading a request's body: at most so many bytes, within so much time.
+//! Reading a request's body: at most so many bytes, within so much time, and with room for it among all the others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use orrery_model::{Error, Result, Status};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A request's body before it is read.
 #[derive(Debug)]
@@ -26,40 +28,99 @@ impl Unread {
     }
 }
 
+/// A body, and the room it takes up until this is dropped.
+#[derive(Debug, Default)]
+pub struct Body {
+    pub bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Body {
+    fn of(bytes: Bytes) -> Body {
+        Body { bytes, _room: None }
+    }
+}
+
+/// When a client that was sent away should come back.
+const RETRY_AFTER_MS: u64 = 500;
+
+/// The room that all bodies share. A body takes what it needs at once: bodies that each have a part of theirs and wait for the
+/// rest would wait for each other.
+#[derive(Debug)]
+pub struct Room {
+    bytes: Arc<Semaphore>,
+    bytes_max: usize,
+    wait: Duration,
+}
+
+impl Room {
+    pub fn new(bytes_max: usize, wait: Duration) -> Room {
+        Room {
+            bytes: Arc::new(Semaphore::new(bytes_max)),
+            bytes_max,
+            wait,
+        }
+    }
+
+    /// Waits until there is room for so many bytes; for more than all of it, until all is free.
+    async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let n_permits = u32::try_from(bytes.min(self.bytes_max)).map_err(|_| too_large())?;
+        let waiting = tokio::time::timeout(self.wait, Arc::clone(&self.bytes).acquire_many_owned(n_permits));
+        match waiting.await {
+            Ok(Ok(room)) => Ok(room),
+            _ => Err(no_room()),
+        }
+    }
+}
+
 /// The whole body. An announced length above the limit is refused before a byte is read; a body that grows beyond it, as
-/// soon as it does.
-pub async fn read(body: Unread, bytes_max: usize, limit: Duration) -> Result<Bytes> {
+/// soon as it does. One that another node has read has its room there.
+pub async fn read(body: Unread, bytes_max: usize, limit: Duration, room: &Room) -> Result<Body> {
     let mut body = match body {
         Unread::Incoming(body) => body,
         Unread::Whole(body) if body.len() > bytes_max => return Err(too_large()),
-        Unread::Whole(body) => return Ok(body),
+        Unread::Whole(body) => return Ok(Body::of(body)),
     };
     if body.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok(Body::default());
     }
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > bytes_max {
         return Err(too_large());
     }
     // Boxed, so that the many requests without a body do not carry the state of reading one.
-    Box::pin(tokio::time::timeout(limit, collect(&mut body, announced, bytes_max)))
-        .await
-        .unwrap_or_else(|_| {
-            Err(Error::new(
-                Status::REQUEST_TIMEOUT,
-                "The request's body did not arrive in time.",
-            ))
-        })
+    Box::pin(tokio::time::timeout(
+        limit,
+        collect(&mut body, announced, bytes_max, room),
+    ))
+    .await
+    .unwrap_or_else(|_| {
+        Err(Error::new(
+            Status::REQUEST_TIMEOUT,
+            "The request's body did not arrive in time.",
+        ))
+    })
 }
 
 /// A body that came in one piece is not copied.
-async fn collect(body: &mut Incoming, announced: usize, bytes_max: usize) -> Result<Bytes> {
+async fn collect(body: &mut Incoming, announced: usize, bytes_max: usize, room: &Room) -> Result<Body> {
     let first = next(body).await?.unwrap_or_default();
     if first.len() > bytes_max {
         return Err(too_large());
     }
-    if body.is_end_stream() {
-        return Ok(first);
+    // Whoever has sent nothing yet takes nothing.
+    let is_whole = body.is_end_stream();
+    let wanted = match (is_whole, announced) {
+        (true, _) => first.len(),
+        (false, 0) => bytes_max,
+        (false, announced) => announced.max(first.len()),
+    };
+    let mut held = room.take(wanted).await?;
+    if is_whole {
+        return Ok(Body {
+            bytes: first,
+            _room: Some(held),
+        });
     }
     let mut whole = BytesMut::with_capacity(announced.max(first.len()));
     whole.extend_from_slice(&first);
@@ -69,7 +130,12 @@ async fn collect(body: &mut Incoming, announced: usize, bytes_max: usize) -> Res
         }
         whole.extend_from_slice(&part);
     }
-    Ok(whole.freeze())
+    // One that did not say how long it would be took room for the longest there is.
+    drop(held.split(wanted.saturating_sub(whole.len())));
+    Ok(Body {
+        bytes: whole.freeze(),
+        _room: Some(held),
+    })
 }
 
 /// The next data; trailers are of no interest.
@@ -83,6 +149,14 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>> {
         }
     }
     Ok(None)
+}
+
+fn no_room() -> Error {
+    Error::new(
+        Status::RESOURCE_LIMIT,
+        "The server holds as many requests as it can at the moment.",
+    )
+    .with_retry_after_ms(RETRY_AFTER_MS)
 }
 
 fn too_large() -> Error {

@@ -8,7 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use orrery_model::{Error, Result, Status};
+use orrery_node::geo::topology::is_same_region;
 use serde::{Deserialize, Serialize};
+
+use crate::wire::is_operation;
 
 /// More rules than anyone writes; each is looked at with every request.
 const RULES_MAX: usize = 100;
@@ -23,6 +26,9 @@ pub struct FaultRule {
     pub operation: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// Name of the region that is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +74,7 @@ pub struct ActiveRule {
 pub struct Subject<'a> {
     pub operation: &'a str,
     pub method: &'a str,
+    pub region: Option<&'a str>,
     pub database: Option<&'a str>,
     pub container: Option<&'a str>,
 }
@@ -197,6 +204,11 @@ impl ActiveRule {
 
 impl FaultRule {
     fn validate(&self) -> Result<()> {
+        if let Some(name) = &self.operation
+            && !is_operation(name)
+        {
+            return Err(Error::bad_request(format!("There is no operation '{name}'.")));
+        }
         let fails = self.status.is_some();
         if !fails && (self.sub_status.is_some() || self.retry_after_ms.is_some() || self.message.is_some()) {
             return Err(Error::bad_request(
@@ -234,7 +246,9 @@ impl FaultRule {
                 .as_deref()
                 .is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
         };
-        same_word(&self.operation, subject.operation)
+        let is_asked = |wanted: &str| subject.region.is_some_and(|found| is_same_region(wanted, found));
+        self.region.as_deref().is_none_or(is_asked)
+            && same_word(&self.operation, subject.operation)
             && same_word(&self.method, subject.method)
             && same(&self.database, subject.database)
             && same(&self.container, subject.container)
@@ -265,6 +279,7 @@ mod tests {
     const READ: Subject<'static> = Subject {
         operation: "read_item",
         method: "GET",
+        region: Some("West US"),
         database: Some("shop"),
         container: Some("orders"),
     };

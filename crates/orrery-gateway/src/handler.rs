@@ -39,6 +39,16 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// The region whose endpoint this is; `None` when it is that of a whole account.
+    fn own_region(&self) -> Option<String> {
+        None
+    }
+
+    /// The region that answers data requests.
+    fn answering_region(&self) -> Option<String> {
+        self.account().regions.first().cloned()
+    }
+
     /// Whether requests are answered here at all.
     fn presence(&self) -> Presence {
         Presence::Here
@@ -110,9 +120,17 @@ pub enum RegionCommand {
     /// Takes a region out at once.
     Offline {
         region: String,
+        /// Also of writes that strong consistency has promised.
+        accept_loss: bool,
     },
     Online {
         region: String,
+        /// Also of what only the region has and cannot be kept.
+        accept_loss: bool,
+    },
+    /// The order in which regions take over, whoever writes left out or first.
+    Prioritize {
+        regions: Vec<String>,
     },
     Add {
         region: String,
@@ -150,8 +168,13 @@ pub enum Answer {
     Key(Vec<u8>),
     Regions(Vec<RegionInfo>),
     Links(Vec<LinkInfo>),
-    /// What was lost, in transactions by log.
+    /// What was lost, by partition.
     Loss(Loss),
+    /// A region serves again; so many versions that only it had could not be kept.
+    Back {
+        regions: Vec<RegionInfo>,
+        n_dropped: usize,
+    },
 }
 
 impl Handler for Arc<Node> {
@@ -221,6 +244,7 @@ fn only_region(node: &Node) -> Vec<RegionInfo> {
         partitions: Vec::new(),
         clock_skew_ms: 0,
         left_out: false,
+        outage: None,
     };
     account.regions.iter().take(1).map(region).collect()
 }

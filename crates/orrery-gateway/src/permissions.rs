@@ -1,11 +1,13 @@
 //! Tokens of permissions: every permission that is shown comes with a fresh resource token.
 //!
 //! The node keeps permissions without tokens. A permission names its resource by a link; what its token grants is the
-//! resource's id, so that a token dies with the resource and does not pass to a later one of the same name.
+//! resource's id, so that a token dies with the resource and does not pass to a later one of the same name. Items are the
+//! exception: clients name them by id, so a token for one is for whatever its container has under that id, now and later.
 
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use orrery_model::etag::Precondition;
+use orrery_model::limits::ITEM_ID_BYTES_MAX;
 use orrery_model::{PartitionKey, ResourceId, Result};
 use orrery_node::api::{
     ContainerRef, Grant, ItemOperation, ItemSelector, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
@@ -95,50 +97,83 @@ impl Permission {
             .partition_key
             .as_ref()
             .and_then(|key| PartitionKey::parse(&key.to_string()).ok());
-        let resource = match self.resolve(handler, partition_key.clone()).await {
-            Some(rid) => rid,
-            None => ResourceId::parse(&self.rid)?,
+        let (resource, item) = match self.resolve(handler, partition_key.as_ref()).await {
+            Some(found) => found,
+            None => (ResourceId::parse(&self.rid)?, None),
         };
         Some(Grant {
             resource,
             read_only: !self.mode.eq_ignore_ascii_case("all"),
             partition_key,
+            item,
         })
     }
 
-    async fn resolve(&self, handler: &dyn Handler, partition_key: Option<PartitionKey>) -> Option<ResourceId> {
+    /// The resource it names, and of an item the id.
+    async fn resolve(
+        &self,
+        handler: &dyn Handler,
+        partition_key: Option<&PartitionKey>,
+    ) -> Option<(ResourceId, Option<String>)> {
         let route = wire::route(&link_uri(&self.resource)?).ok()?;
-        let target = match route.target? {
-            Selector::Rid(rid) => return Some(rid),
-            Selector::Name(name) => name,
-        };
-        let operation = match route.kind {
-            RouteKind::Items => read_item(route.ancestors, target, partition_key)?,
-            RouteKind::Resource(kind) => read_resource(kind, route.ancestors, target),
-            _ => return None,
-        };
-        let request = Request {
-            principal: Principal::Account { read_only: true },
-            options: Options::default(),
-            operation,
-        };
-        match handler.execute(request).await.ok()?.outcome {
-            Outcome::Found(Resource { body, .. }) => rid_of(&body),
+        let target = route.target?;
+        match route.kind {
+            RouteKind::Items => {
+                let [database, container] = <[Selector; 2]>::try_from(route.ancestors).ok()?;
+                let id = match target {
+                    Selector::Name(id) if id.len() > ITEM_ID_BYTES_MAX => return None,
+                    Selector::Name(id) => id,
+                    Selector::Rid(rid) => {
+                        let container = ContainerRef {
+                            database: database.clone(),
+                            container: container.clone(),
+                        };
+                        id_of(&look(handler, read_item(container, rid, partition_key?.clone())).await?)?
+                    }
+                };
+                let container = match container {
+                    Selector::Rid(rid) => rid,
+                    Selector::Name(name) => {
+                        let container = read_resource(ResourceKind::Container, vec![database], name);
+                        rid_of(&look(handler, container).await?)?
+                    }
+                };
+                Some((container, Some(id)))
+            }
+            RouteKind::Resource(kind) => {
+                let rid = match target {
+                    Selector::Rid(rid) => rid,
+                    Selector::Name(name) => rid_of(&look(handler, read_resource(kind, route.ancestors, name)).await?)?,
+                };
+                Some((rid, None))
+            }
             _ => None,
         }
     }
 }
 
-fn read_item(ancestors: Vec<Selector>, id: String, partition_key: Option<PartitionKey>) -> Option<Operation> {
-    let [database, container] = ancestors.try_into().ok()?;
-    Some(Operation::Item(ItemOperation {
-        container: ContainerRef { database, container },
-        partition_key,
+/// What an operation finds.
+async fn look(handler: &dyn Handler, operation: Operation) -> Option<Bytes> {
+    let request = Request {
+        principal: Principal::Account { read_only: true },
+        options: Options::default(),
+        operation,
+    };
+    match handler.execute(request).await.ok()?.outcome {
+        Outcome::Found(Resource { body, .. }) => Some(body),
+        _ => None,
+    }
+}
+
+fn read_item(container: ContainerRef, rid: ResourceId, partition_key: PartitionKey) -> Operation {
+    Operation::Item(ItemOperation {
+        container,
+        partition_key: Some(partition_key),
         precondition: Precondition::None,
         verb: ItemVerb::Read {
-            item: ItemSelector::Id(id),
+            item: ItemSelector::Rid(rid),
         },
-    }))
+    })
 }
 
 fn read_resource(kind: ResourceKind, path: Vec<Selector>, name: String) -> Operation {
@@ -147,6 +182,14 @@ fn read_resource(kind: ResourceKind, path: Vec<Selector>, name: String) -> Opera
         precondition: Precondition::None,
     };
     Operation::Metadata(MetadataOperation { kind, path, verb })
+}
+
+fn id_of(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: String,
+    }
+    Some(serde_json::from_slice::<Named>(body).ok()?.id)
 }
 
 fn rid_of(body: &[u8]) -> Option<ResourceId> {

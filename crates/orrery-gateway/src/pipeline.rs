@@ -29,7 +29,7 @@ use crate::activity::ActivityIds;
 use crate::admin::EventStream;
 use crate::answer_body::AnswerBody;
 use crate::auth::{Authenticator, Credentials, Signed};
-use crate::body::Unread;
+use crate::body::{Body, Unread};
 use crate::connection::Peer;
 use crate::faults::Faults;
 use crate::guard::RefuseHead;
@@ -53,6 +53,8 @@ pub struct Parts {
     pub movable_clock: Option<Arc<SystemClock>>,
     /// The certificate authority clients may want to trust.
     pub ca_pem: Option<Bytes>,
+    /// Of the account, whichever endpoint is asked.
+    pub faults: Arc<Faults>,
 }
 
 impl Parts {
@@ -66,6 +68,7 @@ impl Parts {
             clock,
             movable_clock: None,
             ca_pem: None,
+            faults: Arc::default(),
         }
     }
 }
@@ -76,10 +79,11 @@ pub struct Pipeline {
     authenticator: Authenticator,
     activity_ids: ActivityIds,
     metrics: Metrics,
-    faults: Faults,
     stopping: CancellationToken,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
+    /// Room for the bodies of requests that are under way.
+    bodies: body::Room,
 }
 
 /// A request whose body has not been read.
@@ -124,12 +128,13 @@ impl Answered {
 impl Pipeline {
     pub fn new(parts: Parts) -> Pipeline {
         let authenticator = Authenticator::new(parts.handler.keys());
+        let bodies = body::Room::new(parts.settings.bodies_bytes_max, parts.settings.bodies_wait);
         Pipeline {
+            bodies,
             parts,
             authenticator,
             activity_ids: ActivityIds::new(),
             metrics: Metrics::default(),
-            faults: Faults::default(),
             stopping: CancellationToken::new(),
             listeners: Arc::new(Semaphore::new(admin::LISTENERS_MAX)),
         }
@@ -144,7 +149,7 @@ impl Pipeline {
     }
 
     pub fn faults(&self) -> &Faults {
-        &self.faults
+        &self.parts.faults
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -299,9 +304,9 @@ impl Pipeline {
     }
 
     /// Reads a request's body, or says why not; the connection then knows that there is more to come.
-    pub(crate) async fn read_body(&self, peer: &Peer, body: Unread) -> Result<Bytes> {
+    pub(crate) async fn read_body(&self, peer: &Peer, body: Unread) -> Result<Body> {
         let settings = self.settings();
-        let read = body::read(body, settings.body_bytes_max, settings.body_timeout).await;
+        let read = body::read(body, settings.body_bytes_max, settings.body_timeout, &self.bodies).await;
         if read.is_err() {
             peer.traffic.refuse_body();
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use orrery_model::{Error, Status};
 use orrery_node::account::{Account, AccountKeys};
 use orrery_node::events::Events;
+use orrery_node::geo::failover::AcceptLoss;
 use orrery_node::geo::fleet::{Fleet, Outage};
 use orrery_node::geo::topology::RegionId;
 use orrery_node::meters::Measure;
@@ -65,9 +66,26 @@ impl RegionHandler {
                 Arc::clone(fleet).change_writer(&region).await?;
                 Answer::Regions(fleet.regions())
             }
-            RegionCommand::Offline { region } => Answer::Loss(Arc::clone(fleet).take_offline(&region).await?),
-            RegionCommand::Online { region } => {
-                Arc::clone(fleet).take_online(&region).await?;
+            RegionCommand::Offline { region, accept_loss } => {
+                let fleet = Arc::clone(fleet);
+                Answer::Loss(match accept_loss {
+                    true => fleet.give_up(&region).await?,
+                    false => fleet.take_offline(&region).await?,
+                })
+            }
+            RegionCommand::Online { region, accept_loss } => {
+                let accept = match accept_loss {
+                    true => AcceptLoss::Any,
+                    false => AcceptLoss::IfNotPromised,
+                };
+                let n_dropped = Arc::clone(fleet).bring_back(&region, accept).await?;
+                Answer::Back {
+                    regions: fleet.regions(),
+                    n_dropped,
+                }
+            }
+            RegionCommand::Prioritize { regions } => {
+                fleet.prioritize(&regions)?;
                 Answer::Regions(fleet.regions())
             }
             RegionCommand::Add { region } => {
@@ -110,6 +128,15 @@ impl Handler for RegionHandler {
 
     fn account(&self) -> Arc<Account> {
         self.node().account()
+    }
+
+    fn own_region(&self) -> Option<String> {
+        self.fleet.name_of(self.region?)
+    }
+
+    fn answering_region(&self) -> Option<String> {
+        let region = self.region.unwrap_or_else(|| self.fleet.topology().writer().id);
+        self.fleet.name_of(region)
     }
 
     fn presence(&self) -> Presence {

@@ -29,6 +29,10 @@ impl Original<'_> {
         &self.head.method
     }
 
+    pub fn path(&self) -> &str {
+        self.head.uri.path()
+    }
+
     /// What to send to the node that executes it.
     pub fn encode(&self) -> Bytes {
         codec::encode_request(&RelayedRequest {

@@ -22,6 +22,10 @@ pub struct Settings {
     pub shutdown_deadline: Duration,
     pub head_bytes_max: usize,
     pub body_bytes_max: usize,
+    /// What the bodies of all requests that are under way may hold together. What is made of a body can be some times its size.
+    pub bodies_bytes_max: usize,
+    /// How long a body waits for room among the others before its request is sent away.
+    pub bodies_wait: Duration,
     pub connections_max: usize,
     /// Concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
@@ -43,6 +47,8 @@ impl Default for Settings {
             shutdown_deadline: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,
             body_bytes_max: REQUEST_BYTES_MAX,
+            bodies_bytes_max: 64 * 1024 * 1024,
+            bodies_wait: Duration::from_secs(5),
             connections_max: 16_384,
             streams_max: 256,
             plain_http: true,

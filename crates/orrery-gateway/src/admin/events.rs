@@ -84,9 +84,19 @@ fn described(happening: &Happening) -> (String, Value) {
             from,
             to,
             lost_transactions,
+            n_uncounted,
         } => {
-            let data = json!({"from": from, "to": to, "lostTransactions": lost_transactions});
+            let lost = (*n_uncounted == 0).then_some(lost_transactions);
+            let data = json!({"from": from, "to": to, "lostTransactions": lost});
             ("failed-over".to_owned(), data)
+        }
+        Happening::ConflictsDropped {
+            region,
+            n_versions,
+            n_unreadable_logs,
+        } => {
+            let data = json!({"region": region, "versions": n_versions, "unreadableLogs": n_unreadable_logs});
+            ("conflicts-dropped".to_owned(), data)
         }
         Happening::FaultApplied { rule, operation } => {
             let data = json!({"fault": rule, "operation": operation});

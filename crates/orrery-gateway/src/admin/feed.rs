@@ -30,10 +30,10 @@ const WAIT_MS: u64 = 15_000;
 const PAUSE: Duration = Duration::from_millis(100);
 const CHANGES_PER_PAGE: usize = 1_000;
 
-/// `?database=…&container=…&from=…&mode=…&filter=…`.
+/// `?database=…&container=…&from=…&mode=…&filter=…&committed=…`.
 pub(super) fn wanted(query: Option<&str>, headers: &HeaderMap) -> Result<ChangeFeedRead> {
     let (mut database, mut container, mut filter) = (None, None, None);
-    let (mut start, mut mode) = (FeedStart::Now, FeedMode::LatestVersions);
+    let (mut start, mut mode, mut committed_only) = (FeedStart::Now, FeedMode::LatestVersions, false);
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = decoded(value)?;
@@ -43,6 +43,7 @@ pub(super) fn wanted(query: Option<&str>, headers: &HeaderMap) -> Result<ChangeF
             "filter" => filter = Some(value),
             "from" => start = parse_start(&value)?,
             "mode" => mode = parse_mode(&value)?,
+            "committed" => committed_only = value == "true",
             _ => return Err(Error::bad_request(format!("A feed has no parameter '{name}'."))),
         }
     }
@@ -67,6 +68,7 @@ pub(super) fn wanted(query: Option<&str>, headers: &HeaderMap) -> Result<ChangeF
         wait_ms: 0,
         from_history: FromHistory::Yes,
         facts_only: false,
+        committed_only,
         lasting_tag: true,
     })
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery_model::{Error, Result};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
-use orrery_node::geo::fleet::{LinkInfo, Outage};
+use orrery_node::geo::fleet::{LinkInfo, Loss, Outage};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::report::{PartitionLag, RegionInfo};
 use serde::Deserialize;
@@ -54,6 +54,19 @@ pub struct RegionForm {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SkewForm {
     pub skew_ms: i64,
+}
+
+/// Of a region that is taken out, or in again.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AcceptForm {
+    pub accept_loss: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriorityForm {
+    pub regions: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -171,9 +184,10 @@ pub fn show(answer: &Answer) -> Value {
         Answer::Snapshots(snapshots) => json!({"snapshots": snapshots.iter().map(snapshot).collect::<Vec<_>>()}),
         Answer::Regions(regions) => json!({"regions": regions.iter().map(region).collect::<Vec<_>>()}),
         Answer::Links(links) => json!({"links": links.iter().map(link).collect::<Vec<_>>()}),
-        Answer::Loss(loss) => json!({
-            "lostTransactions": loss.transactions.values().sum::<u64>(),
-            "byLog": loss.transactions.iter().map(|(log, lost)| json!({"log": log, "lost": lost})).collect::<Vec<_>>(),
+        Answer::Loss(loss) => self::loss(loss),
+        Answer::Back { regions, n_dropped } => json!({
+            "regions": regions.iter().map(region).collect::<Vec<_>>(),
+            "droppedVersions": n_dropped,
         }),
         Answer::Key(key) => json!({"key": STANDARD.encode(key)}),
     }
@@ -203,7 +217,31 @@ fn region(info: &RegionInfo) -> Value {
         "lagMs": info.lag.age.as_millis() as u64,
         "clockSkewMs": info.clock_skew_ms,
         "inQuorum": !info.left_out,
+        "outage": info.outage.map(|outage| match outage {
+            Outage::Unavailable => "unavailable",
+            Outage::Hanging => "hang",
+        }),
         "partitions": info.partitions.iter().map(partition_lag).collect::<Vec<_>>(),
+    })
+}
+
+/// What is unknown is null: a sum of which a part is unknown, too.
+fn loss(loss: &Loss) -> Value {
+    let counted = loss.transactions.iter().map(|(log, lost)| (*log, json!(lost)));
+    let uncounted = loss.uncounted.iter().map(|log| (*log, Value::Null));
+    let partitions = counted.chain(uncounted).map(|(log, lost)| {
+        let place = loss.places.get(&log);
+        json!({
+            "database": place.map(|place| &place.database),
+            "container": place.map(|place| &place.container),
+            "partition": place.map(|place| place.partition.0),
+            "lost": lost,
+        })
+    });
+    json!({
+        "lostTransactions": loss.uncounted.is_empty().then(|| loss.n_transactions()),
+        "partitions": partitions.collect::<Vec<_>>(),
+        "unopenedPartitions": loss.n_unopened,
     })
 }
 

@@ -26,6 +26,11 @@ use crate::relay::Relay;
 const OPERATION: &str = "administration";
 const V1: &str = "/_orrery/v1/";
 
+/// A part of an administration path, as it was meant.
+pub fn decoded(part: &str) -> Result<String> {
+    forms::decoded(part)
+}
+
 /// Is this path ours?
 pub(crate) fn serves(path: &str) -> bool {
     path.starts_with("/_orrery/") || matches!(path, "/healthz" | "/readyz" | "/metrics")

@@ -8,10 +8,14 @@ use orrery_model::{Error, Result, Status};
 use orrery_node::Clock as _;
 use orrery_node::account::KeyKind;
 use orrery_node::api::ChangeFeedRead;
+use orrery_node::geo::topology::is_same_region;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::forms::{self, ClockForm, LinkForm, MergeForm, OutageForm, RegionForm, SkewForm, SnapshotForm, SplitForm};
+use super::forms::{
+    self, AcceptForm, ClockForm, LinkForm, MergeForm, OutageForm, PriorityForm, RegionForm, SkewForm, SnapshotForm,
+    SplitForm,
+};
 use super::{OPERATION, authorize, events, feed, respond, text, unknown_path};
 use crate::connection::Peer;
 use crate::faults::FaultRule;
@@ -32,7 +36,7 @@ struct Call<'a> {
 pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &str) -> Result<Answered> {
     let link = format!("_orrery/v1/{}", rest.trim_matches('/'));
     authorize(pipeline, &request, &link).inspect_err(|_| leave_unread(request.peer, &request.body))?;
-    let body = pipeline.read_body(request.peer, request.body).await?;
+    let body = pipeline.read_body(request.peer, request.body).await?.bytes;
     let query = request.head.uri.query().map(str::to_owned);
     match (request.head.method.as_str(), rest.trim_matches('/')) {
         ("GET", "events") => return listen(pipeline, request.peer, None),
@@ -147,8 +151,17 @@ impl Call<'_> {
             ("POST", ["failover"]) => RegionCommand::ChangeWriter {
                 region: self.form::<RegionForm>()?.region,
             },
-            ("POST", ["regions", region, "offline"]) => RegionCommand::Offline { region: named(region)? },
-            ("POST", ["regions", region, "online"]) => RegionCommand::Online { region: named(region)? },
+            ("POST", ["regions", region, "offline"]) => RegionCommand::Offline {
+                region: named(region)?,
+                accept_loss: self.form_or_nothing::<AcceptForm>()?.accept_loss,
+            },
+            ("POST", ["regions", region, "online"]) => RegionCommand::Online {
+                region: named(region)?,
+                accept_loss: self.form_or_nothing::<AcceptForm>()?.accept_loss,
+            },
+            ("POST", ["regions", "priority"]) => RegionCommand::Prioritize {
+                regions: self.form::<PriorityForm>()?.regions,
+            },
             ("POST", ["regions", region, "stop"]) => RegionCommand::Outage {
                 region: named(region)?,
                 outage: Some(self.form::<OutageForm>()?.outage()?),
@@ -167,7 +180,22 @@ impl Call<'_> {
         let faults = self.pipeline.faults();
         match (method, path) {
             (&Method::GET, []) => Ok((StatusCode::OK, json!({"faults": faults.list()}))),
-            (&Method::POST, []) => Ok((StatusCode::CREATED, json!(faults.add(self.form::<FaultRule>()?)?))),
+            (&Method::POST, []) => {
+                let mut rule = self.form::<FaultRule>()?;
+                // What is asked of a region's endpoint is about that region.
+                let handler = &self.pipeline.parts().handler;
+                rule.region = rule.region.or_else(|| handler.own_region());
+                if let Some(named) = &rule.region
+                    && !handler
+                        .account()
+                        .regions
+                        .iter()
+                        .any(|known| is_same_region(known, named))
+                {
+                    return Err(Error::bad_request(format!("The account has no region {named}.")));
+                }
+                Ok((StatusCode::CREATED, json!(faults.add(rule)?)))
+            }
             (&Method::DELETE, []) => {
                 faults.clear();
                 Ok((StatusCode::OK, json!({})))
@@ -188,6 +216,13 @@ impl Call<'_> {
             clock.set_offset_ms(offset_ms);
         }
         Ok((StatusCode::OK, json!({"nowMs": clock.now().0})))
+    }
+
+    fn form_or_nothing<T: DeserializeOwned + Default>(&self) -> Result<T> {
+        match self.body.is_empty() {
+            true => Ok(T::default()),
+            false => self.form(),
+        }
     }
 
     fn form<T: DeserializeOwned>(&self) -> Result<T> {

@@ -20,6 +20,7 @@ pub const LIFETIME_SECONDS_MAX: u64 = 18_000;
 const FORMAT: u8 = 1;
 const READ_ONLY: u8 = 1;
 const HAS_PARTITION_KEY: u8 = 2;
+const HAS_ITEM: u8 = 4;
 /// Keeps these signatures apart from everything else the internal secret signs.
 const PURPOSE: &[u8] = b"resource token\0";
 
@@ -84,16 +85,19 @@ fn authenticated(payload: &[u8]) -> Vec<u8> {
 
 fn encode(grant: &Grant, expires_seconds: u64) -> Vec<u8> {
     let rid = grant.resource.as_bytes();
-    let flags = if grant.read_only { READ_ONLY } else { 0 }
-        | if grant.partition_key.is_some() {
-            HAS_PARTITION_KEY
-        } else {
-            0
-        };
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    let flags = flag(grant.read_only, READ_ONLY)
+        | flag(grant.partition_key.is_some(), HAS_PARTITION_KEY)
+        | flag(grant.item.is_some(), HAS_ITEM);
     let mut payload = vec![FORMAT, flags];
     payload.extend_from_slice(&expires_seconds.to_be_bytes());
     payload.push(rid.len() as u8);
     payload.extend_from_slice(rid);
+    if let Some(item) = &grant.item {
+        // An id has 1,023 bytes at most.
+        payload.extend_from_slice(&(item.len() as u16).to_be_bytes());
+        payload.extend_from_slice(item.as_bytes());
+    }
     if let Some(key) = &grant.partition_key {
         payload.extend_from_slice(key.to_string().as_bytes());
     }
@@ -104,10 +108,18 @@ fn decode(payload: &[u8]) -> Option<(Grant, u64)> {
     let (&[format, flags], rest) = payload.split_first_chunk()?;
     let (expires, rest) = rest.split_first_chunk::<8>()?;
     let (&n_rid_bytes, rest) = rest.split_first()?;
-    let (rid, key) = rest.split_at_checked(usize::from(n_rid_bytes))?;
+    let (rid, rest) = rest.split_at_checked(usize::from(n_rid_bytes))?;
     if format != FORMAT {
         return None;
     }
+    let (item, key) = match flags & HAS_ITEM {
+        0 => (None, rest),
+        _ => {
+            let (n_item_bytes, rest) = rest.split_first_chunk()?;
+            let (item, key) = rest.split_at_checked(usize::from(u16::from_be_bytes(*n_item_bytes)))?;
+            (Some(String::from_utf8(item.to_vec()).ok()?), key)
+        }
+    };
     let partition_key = match flags & HAS_PARTITION_KEY {
         0 => None,
         _ => Some(PartitionKey::parse(std::str::from_utf8(key).ok()?).ok()?),
@@ -116,6 +128,7 @@ fn decode(payload: &[u8]) -> Option<(Grant, u64)> {
         resource: ResourceId::from_bytes(rid)?,
         read_only: flags & READ_ONLY != 0,
         partition_key,
+        item,
     };
     Some((grant, u64::from_be_bytes(*expires)))
 }
@@ -142,11 +155,16 @@ mod tests {
     }
 
     fn grant(read_only: bool, key: Option<&str>) -> Grant {
+        grant_of(read_only, key, None)
+    }
+
+    fn grant_of(read_only: bool, key: Option<&str>, item: Option<&str>) -> Grant {
         let container = ResourceId::container(&ResourceId::database(1), 7);
         Grant {
             resource: container,
             read_only,
             partition_key: key.map(|text| PartitionKey::parse(text).unwrap()),
+            item: item.map(str::to_owned),
         }
     }
 
@@ -160,6 +178,9 @@ mod tests {
             grant(true, None),
             grant(false, Some(r#"["a;b",1.5,null]"#)),
             grant(true, Some("[]")),
+            grant_of(true, None, Some("")),
+            grant_of(false, Some(r#"["a"]"#), Some("ü;1")),
+            grant_of(false, None, Some(&"x".repeat(1023))),
         ] {
             let token = issue(&keyring(5), &grant, 3_600, NOW);
             assert_eq!(verify(&keyring(5), signature(&token), NOW).unwrap(), grant);

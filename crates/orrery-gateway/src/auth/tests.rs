@@ -185,6 +185,7 @@ fn a_resource_token_brings_its_grant() {
         resource: ResourceId::database(3),
         read_only: true,
         partition_key: None,
+        item: None,
     };
     let token = resource_token::issue(&Keyring::new(Arc::clone(&keys)), &grant, 60, NOW);
     assert_eq!(

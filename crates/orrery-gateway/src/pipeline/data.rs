@@ -43,7 +43,9 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         leave_unread(peer, &body);
         return Ok(Box::pin(account(pipeline, peer, &head, activity_id)).await);
     }
-    let body = pipeline.read_body(peer, body).await?;
+    // Takes up its room until the request is answered: everything that is made of it lives as long.
+    let whole = pipeline.read_body(peer, body).await?;
+    let body = whole.bytes.clone();
     let original = pipeline.parts().handler.relay().map(|_| Original {
         head: &head,
         body: body.clone(),
@@ -221,9 +223,14 @@ impl Names {
 
     fn fault(&self, pipeline: &Pipeline, method: &Method, operation: &str) -> Option<Fault> {
         let (database, container) = (self.database.as_deref(), self.container.as_deref());
+        if pipeline.faults().is_empty() {
+            return None;
+        }
+        let region = pipeline.parts().handler.answering_region();
         let fault = pipeline.faults().meet(Subject {
             operation,
             method: method.as_str(),
+            region: region.as_deref(),
             database,
             container,
         })?;

@@ -47,7 +47,7 @@ pub fn document(account: &Account, locations: &Locations) -> Bytes {
         "enablePerPartitionFailoverBehavior": false,
         "disableCrossRegionalHedging": false,
         "userReplicationPolicy": replicas,
-        "userConsistencyPolicy": consistency_policy(account.consistency, locations),
+        "userConsistencyPolicy": consistency_policy(account, locations),
         "systemReplicationPolicy": replicas,
         "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
         "queryEngineConfiguration": QUERY_ENGINE_CONFIGURATION,
@@ -75,12 +75,17 @@ fn rid(account: &Account, locations: &Locations) -> String {
     format!("{}-{region}.sql.cosmos.azure.com", account.id)
 }
 
-/// The bounds are the least the service allows: they grow with a second region, and are shown whatever the level.
-fn consistency_policy(level: Consistency, locations: &Locations) -> Value {
-    let bounded_far = level == Consistency::BoundedStaleness && !locations.read_only.is_empty();
-    let (prefix, seconds) = if bounded_far { (100_000, 300) } else { (100, 5) };
+/// Bounds are shown whatever the level: those that hold where they matter, and the service's usual ones elsewhere.
+fn consistency_policy(account: &Account, locations: &Locations) -> Value {
+    let is_bounded = account.consistency == Consistency::BoundedStaleness;
+    let holds = is_bounded && (account.staleness.chosen.is_some() || !locations.read_only.is_empty());
+    let bounds = account.staleness.bounds();
+    let (prefix, seconds) = match holds {
+        true => (bounds.transactions, bounds.age.as_secs()),
+        false => (100, 5),
+    };
     json!({
-        "defaultConsistencyLevel": level_name(level),
+        "defaultConsistencyLevel": level_name(account.consistency),
         "maxStalenessPrefix": prefix,
         "maxIntervalInSeconds": seconds,
     })
@@ -98,6 +103,10 @@ fn level_name(level: Consistency) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use orrery_node::geo::bounds::{Bounds, Staleness};
+
     use super::*;
 
     fn location(region: &str, endpoint: &str) -> Location {
@@ -108,9 +117,14 @@ mod tests {
     }
 
     fn shown(consistency: Consistency, read_only: Vec<Location>) -> Value {
+        shown_with(consistency, Staleness::default(), read_only)
+    }
+
+    fn shown_with(consistency: Consistency, staleness: Staleness, read_only: Vec<Location>) -> Value {
         let account = Account {
             id: "orrery".to_owned(),
             consistency,
+            staleness,
             regions: vec!["West US 2".to_owned()],
         };
         let locations = Locations {
@@ -148,6 +162,26 @@ mod tests {
         assert_eq!(names, ["West US 2", "North Europe", "Japan East"]);
         assert_eq!(document["writableLocations"].as_array().unwrap().len(), 1);
         assert_eq!(document["userConsistencyPolicy"]["maxStalenessPrefix"], 100_000);
+    }
+
+    #[test]
+    fn the_bounds_an_account_has_chosen_are_shown_where_they_hold() {
+        let staleness = Staleness {
+            chosen: Some(Bounds {
+                transactions: 250_000,
+                age: Duration::from_secs(600),
+            }),
+            may_be_tight: false,
+        };
+        let policy = |level| {
+            let policy = shown_with(level, staleness, Vec::new())["userConsistencyPolicy"].take();
+            (
+                policy["maxStalenessPrefix"].clone(),
+                policy["maxIntervalInSeconds"].clone(),
+            )
+        };
+        assert_eq!(policy(Consistency::BoundedStaleness), (json!(250_000), json!(600)));
+        assert_eq!(policy(Consistency::Session), (json!(100), json!(5)));
     }
 
     #[test]

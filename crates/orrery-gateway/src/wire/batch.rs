@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json::Value;
-use orrery_model::limits::BATCH_OPERATIONS_MAX;
+use orrery_model::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
 use orrery_model::patch::Patch;
 use orrery_model::{Charge, Error, PartitionKey, Result, Status};
 use orrery_node::api::{
@@ -28,6 +28,9 @@ pub(super) fn decode(container: ContainerRef, call: Call<'_>) -> Result<Meaning>
     let partition = headers.partition_id()?;
     if partition_key.is_none() && (atomic || partition.is_none()) {
         return Err(missing_partition_key());
+    }
+    if call.body.len() > BATCH_BYTES_MAX {
+        return Err(Error::new(Status::TOO_LARGE, "Request size is too large"));
     }
     let hybrid_row = rows::recognise(&call.body);
     let raw_steps = if hybrid_row {

@@ -25,6 +25,7 @@ pub(super) fn decode(container: ContainerRef, mode: FeedMode, call: Call<'_>) ->
         wait_ms: headers.feed_wait_ms()?,
         from_history: headers.feed_from_history()?,
         facts_only: headers.flag(&names::FEED_FACTS_ONLY),
+        committed_only: headers.flag(&names::FEED_COMMITTED),
         lasting_tag: false,
     };
     let enveloped = headers.text(&names::CHANGE_FEED_WIRE_FORMAT)?.is_some();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Method;
 use orrery_model::json::{self, Parsed, Value};
-use orrery_model::limits::ITEM_BYTES_MAX;
+use orrery_model::limits::{ITEM_BYTES_MAX, NESTING_LEVELS_MAX};
 use orrery_model::name::validate_item_id;
 use orrery_model::patch::Patch;
 use orrery_model::{Error, Result, Status};
@@ -123,6 +123,11 @@ pub(super) fn parse_item(body: Bytes) -> Result<ItemBody> {
 /// An item that has no text of its own: it came in binary or inside something larger.
 pub(super) fn item_of(value: Value) -> Result<ItemBody> {
     validate(&value)?;
+    if value.depth() > NESTING_LEVELS_MAX {
+        return Err(Error::bad_request(
+            "The request payload is invalid. Ensure to provide a valid request payload. It is nested too deeply.",
+        ));
+    }
     let text = value.to_text();
     if text.len() > ITEM_BYTES_MAX {
         return Err(item_too_large());
@@ -133,11 +138,11 @@ pub(super) fn item_of(value: Value) -> Result<ItemBody> {
     })
 }
 
-/// Parses any JSON body, in either encoding.
+/// Parses any JSON body but an item's, in either encoding.
 pub(super) fn parse(body: &[u8]) -> Result<Value> {
     match body.first() {
         Some(&binary_json::PREAMBLE) => decode_binary(body),
-        _ => json::parse_value(body).map_err(malformed),
+        _ => json::parse_envelope(body).map_err(malformed),
     }
 }
 

@@ -119,6 +119,22 @@ fn name(kind: ResourceKind, verb: &MetadataVerb) -> &'static str {
     }
 }
 
+/// The names of all operations on resources.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    const KINDS: [ResourceKind; 9] = [
+        ResourceKind::Database,
+        ResourceKind::Container,
+        ResourceKind::User,
+        ResourceKind::Permission,
+        ResourceKind::Offer,
+        ResourceKind::StoredProcedure,
+        ResourceKind::Trigger,
+        ResourceKind::Conflict,
+        ResourceKind::UserDefinedFunction,
+    ];
+    KINDS.into_iter().flat_map(names_of)
+}
+
 /// Create, read, replace, delete, list, query.
 fn names_of(kind: ResourceKind) -> [&'static str; 6] {
     macro_rules! names {

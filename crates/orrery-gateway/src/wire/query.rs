@@ -86,6 +86,9 @@ pub(super) fn parse_query(body: &[u8]) -> Result<QueryText> {
 
 fn parse_parameters(parameters: Vec<Value>) -> Result<Vec<(String, Option<Value>)>> {
     let parameters: Vec<_> = parameters.into_iter().map(parse_parameter).collect::<Result<_>>()?;
+    if parameters.len() < 2 {
+        return Ok(parameters);
+    }
     let mut seen = HashSet::with_capacity(parameters.len());
     match parameters.iter().find(|(name, _)| !seen.insert(name.as_str())) {
         Some((name, _)) => Err(refused(&format!(

@@ -110,6 +110,29 @@ fn meaning(route: Route, call: Call<'_>) -> Result<Meaning> {
     }
 }
 
+/// Whether an operation has this name, in whatever case.
+pub fn is_operation(name: &str) -> bool {
+    const OTHERS: [&str; 15] = [
+        "read_account",
+        "create_item",
+        "upsert_item",
+        "read_item",
+        "replace_item",
+        "patch_item",
+        "delete_item",
+        "batch",
+        "bulk",
+        "query_items",
+        "query_plan",
+        "read_items",
+        "change_feed",
+        "read_partition_ranges",
+        "delete_partition_key",
+    ];
+    let is_it = |known: &str| known.eq_ignore_ascii_case(name);
+    OTHERS.into_iter().any(is_it) || metadata::names().any(is_it)
+}
+
 /// Could the request change anything? Judged by its head alone, for requests that are refused unread.
 pub fn may_write(head: &Parts) -> bool {
     let headers = Headers(&head.headers);

@@ -47,7 +47,9 @@ pub fn refuse(activity_id: HeaderValue, error: Error) -> Response<Bytes> {
 
 /// The answer to `GET /`.
 pub fn encode_account(activity_id: &HeaderValue, document: Bytes) -> Response<Bytes> {
-    respond(StatusCode::OK, general_headers(activity_id), document)
+    let mut headers = general_headers(activity_id);
+    headers.insert(names::REQUEST_CHARGE, HeaderValue::from_static("0"));
+    respond(StatusCode::OK, headers, document)
 }
 
 fn encode_reply(meta: &RequestMeta, reply: Reply) -> Result<Response<Bytes>, Failure> {
@@ -145,11 +147,12 @@ fn encode_failure(meta: &RequestMeta, failure: &Failure) -> Response<Bytes> {
         headers.insert(names::RETRY_AFTER_MS, HeaderValue::from(milliseconds));
     }
     let status = StatusCode::from_u16(error.status().code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    respond(status, headers, error_body(meta, error))
+    respond(status, headers, error_body(meta, failure))
 }
 
 /// The one place that builds an error body.
-fn error_body(meta: &RequestMeta, error: &Error) -> Bytes {
+fn error_body(meta: &RequestMeta, failure: &Failure) -> Bytes {
+    let error = &failure.error;
     let activity_id = meta.activity_id.to_str().unwrap_or_default();
     let message = [error.message(), "\r\nActivityId: ", activity_id, ", ", AGENT].concat();
     let mut body = Vec::with_capacity(message.len() + 64);
@@ -157,9 +160,10 @@ fn error_body(meta: &RequestMeta, error: &Error) -> Bytes {
     body.extend_from_slice(error.status().name().as_bytes());
     body.extend_from_slice(b"\",\"message\":");
     json::print_string(&message, &mut body);
-    // JavaScript turns to its query plan only if this member is there.
-    if matches!(meta.form, ReplyForm::Query { .. }) && error.status() == Status::CROSS_PARTITION_QUERY {
-        body.extend_from_slice(b",\"additionalErrorInfo\":\"The query needs a query plan.\"");
+    // The plan as text. JavaScript turns to its own query plan only if this member is there.
+    if let Some(plan) = &failure.facts.query_plan {
+        body.extend_from_slice(b",\"additionalErrorInfo\":");
+        json::print_string(&plan.to_text(), &mut body);
     }
     body.push(b'}');
     body.into()

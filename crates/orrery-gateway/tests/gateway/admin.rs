@@ -139,6 +139,12 @@ async fn a_body_or_name_that_makes_no_sense_is_refused_with_400() {
         ("GET", "/_orrery/v1/partitions?database=d", ""),
         ("POST", "/_orrery/v1/snapshots", r#"{"name":"../etc"}"#),
         ("POST", "/_orrery/v1/faults", r#"{"status":503,"unknown":1}"#),
+        (
+            "POST",
+            "/_orrery/v1/faults",
+            r#"{"status":503,"operation":"raed_item"}"#,
+        ),
+        ("POST", "/_orrery/v1/faults", r#"{"status":503,"region":"Atlantis"}"#),
         ("POST", "/_orrery/v1/keys/master/rotate", ""),
     ] {
         let answer = send(server.address, administer(verb, path, body)).await;
@@ -166,6 +172,15 @@ async fn a_fault_rule_makes_matching_requests_fail_until_it_is_removed() {
     let path = format!("/_orrery/v1/faults/{id}");
     assert_eq!(send(server.address, administer("DELETE", &path, "")).await.status, 200);
     assert_eq!(send(server.address, administer("DELETE", &path, "")).await.status, 404);
+    assert_eq!(send(server.address, read_item()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_fault_rule_for_a_region_is_about_requests_that_the_region_answers() {
+    let server = server();
+    let rule = json!({"operation": "read_item", "region": "westus", "count": 1, "status": 503});
+    add_fault(&server, rule).await;
+    assert_eq!(send(server.address, read_item()).await.status, 503);
     assert_eq!(send(server.address, read_item()).await.status, 200);
 }
 

@@ -376,3 +376,80 @@ async fn a_panic_answers_500_and_the_server_goes_on() {
         assert_eq!(connection.send(read_item()).await.status, 200);
     }
 }
+
+/// Says when a request has come, and answers it when it is told to.
+fn holding() -> (
+    Script,
+    tokio::sync::mpsc::Receiver<()>,
+    std::sync::Arc<tokio::sync::Semaphore>,
+) {
+    let (came, coming) = tokio::sync::mpsc::channel(16);
+    let answers = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let may_answer = std::sync::Arc::clone(&answers);
+    let script = Script::new(move |_| {
+        let (came, may_answer) = (came.clone(), std::sync::Arc::clone(&may_answer));
+        async move {
+            let _ = came.send(()).await;
+            may_answer.acquire().await.unwrap().forget();
+            Ok(found(r#"{"id":"x"}"#))
+        }
+    });
+    (script, coming, answers)
+}
+
+fn item_of(n_bytes: usize) -> String {
+    let frame = r#"{"id":"x","pk":"a","text":""}"#.len();
+    format!(r#"{{"id":"x","pk":"a","text":"{}"}}"#, "y".repeat(n_bytes - frame))
+}
+
+#[tokio::test]
+async fn a_body_waits_for_room_among_those_of_requests_under_way() {
+    let (script, mut coming, answers) = holding();
+    let settings = Settings {
+        bodies_bytes_max: 1_000,
+        ..Settings::default()
+    };
+    let server = Server::start(script, settings);
+    let address = server.address;
+    let first = tokio::spawn(async move { send(address, create_item(item_of(800))).await.status });
+    coming.recv().await.unwrap();
+    // What fits beside the first is not kept waiting, nor is what holds no body.
+    let small = tokio::spawn(async move { send(address, create_item(item_of(100))).await.status });
+    coming.recv().await.unwrap();
+    let second = tokio::spawn(async move { send(address, create_item(item_of(800))).await.status });
+    let bare = tokio::spawn(async move { send(address, read_item()).await.status });
+    coming.recv().await.unwrap();
+    assert!(coming.try_recv().is_err(), "the second large body has no room yet");
+    answers.add_permits(3);
+    assert_eq!(first.await.unwrap(), 200);
+    coming.recv().await.unwrap();
+    answers.add_permits(1);
+    assert_eq!(
+        [second.await.unwrap(), small.await.unwrap(), bare.await.unwrap()],
+        [200; 3]
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_room_is_sent_away_for_a_while() {
+    let (script, mut coming, answers) = holding();
+    let settings = Settings {
+        bodies_bytes_max: 1_000,
+        bodies_wait: SHORT,
+        ..Settings::default()
+    };
+    let server = Server::start(script, settings);
+    let address = server.address;
+    let first = tokio::spawn(async move { send(address, create_item(item_of(800))).await.status });
+    coming.recv().await.unwrap();
+    let refused = send(address, create_item(item_of(800))).await;
+    assert_eq!((refused.status, refused.header("x-ms-substatus")), (429, "3092"));
+    assert!(!refused.header("x-ms-retry-after-ms").is_empty());
+    answers.add_permits(2);
+    assert_eq!(first.await.unwrap(), 200);
+    assert_eq!(
+        send(address, create_item(item_of(800))).await.status,
+        200,
+        "the room was given back"
+    );
+}

@@ -15,8 +15,9 @@ use orrery_model::{Charge, Error, Status};
 use orrery_node::account::{Account, AccountKeys, Secret};
 use orrery_node::api::{Consistency, Facts, Failure, Outcome, Reply, Request, Resource};
 use orrery_node::events::Events;
+use orrery_node::geo::bounds::Staleness;
 use orrery_node::meters::Measure;
-use orrery_node::{Clock, Node, NodeSettings, SystemClock};
+use orrery_node::{Clock, ConflictLimits, Node, NodeSettings, SystemClock};
 use orrery_storage::MemoryStore;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -79,6 +80,7 @@ fn account() -> Account {
     Account {
         id: "orrery".to_owned(),
         consistency: Consistency::Session,
+        staleness: Staleness::default(),
         regions: vec!["West US".to_owned()],
     }
 }
@@ -162,6 +164,8 @@ impl Server {
             cache_bytes: 1 << 20,
             purge_interval,
             query_time_max: Duration::from_secs(1),
+            conflicts: ConflictLimits::default(),
+            feed_entries_max: NodeSettings::FEED_ENTRIES_MAX,
         };
         let node = Node::start(settings, MemoryStore::new(), clock).await.unwrap();
         Server::assemble(Parts::new(Arc::new(node), Settings::default()), None)

@@ -1,7 +1,7 @@
 //! Values: one function per family of markers.
 
 use orrery_model::json::Number;
-use orrery_model::limits::NESTING_LEVELS_MAX;
+use orrery_model::limits::{ENVELOPE_LEVELS_MAX, NESTING_LEVELS_MAX};
 use orrery_model::{Value, json::Object};
 
 use super::reader::Reader;
@@ -60,7 +60,7 @@ fn value(reader: &mut Reader<'_>, depth: usize) -> Decoded<Value> {
 /// Goes `n_levels` deeper.
 fn enter(reader: &Reader<'_>, depth: usize, n_levels: usize) -> Decoded<usize> {
     let depth = depth + n_levels;
-    if depth > NESTING_LEVELS_MAX {
+    if depth > NESTING_LEVELS_MAX + ENVELOPE_LEVELS_MAX {
         return Err(reader.error("nested too deeply"));
     }
     Ok(depth)

@@ -1,5 +1,5 @@
 use orrery_model::json::{Number, parse_value};
-use orrery_model::limits::REQUEST_BYTES_MAX;
+use orrery_model::limits::{ENVELOPE_LEVELS_MAX, NESTING_LEVELS_MAX, REQUEST_BYTES_MAX};
 use proptest::prelude::*;
 
 use super::*;
@@ -177,8 +177,10 @@ fn damaged_buffers_are_refused() {
 fn nesting_is_bounded() {
     let deep = |n: usize, inside: &str| format!("80 {} {inside}", "E1".repeat(n));
     check(&deep(127, "E0"), &format!("{}[]{}", "[".repeat(127), "]".repeat(127)));
-    refused(&deep(128, "E0"), "nested too deeply");
-    refused(&deep(127, "F2 F0 D7 01 01 00"), "nested too deeply");
+    // An item is checked by whoever takes it out of its envelope.
+    let n_levels_max = NESTING_LEVELS_MAX + ENVELOPE_LEVELS_MAX;
+    refused(&deep(n_levels_max, "E0"), "nested too deeply");
+    refused(&deep(n_levels_max - 1, "F2 F0 D7 01 01 00"), "nested too deeply");
     refused(&deep(1_000_000, "00"), "nested too deeply");
 }
 

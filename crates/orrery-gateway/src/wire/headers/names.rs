@@ -69,6 +69,7 @@ names! {
 
 // Change feeds, beyond what the service offers.
 names! {
+    FEED_COMMITTED = "x-orrery-feed-committed";
     FEED_FILTER = "x-orrery-feed-filter";
     FEED_WAIT_MS = "x-orrery-feed-wait-ms";
     FEED_FROM_HISTORY = "x-orrery-feed-from-history";
@@ -107,6 +108,8 @@ names! {
     ITEM_LOCAL_LSN = "x-ms-cosmos-item-llsn";
     QUORUM_ACKED_LSN = "x-ms-quorum-acked-lsn";
     QUORUM_ACKED_LOCAL_LSN = "x-ms-cosmos-quorum-acked-llsn";
+    GLOBAL_COMMITTED_LSN = "x-ms-global-committed-lsn";
+    LAST_STATE_CHANGE = "x-ms-last-state-change-utc";
     NUMBER_OF_READ_REGIONS = "x-ms-number-of-read-regions";
 }
 

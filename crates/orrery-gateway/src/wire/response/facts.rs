@@ -10,7 +10,7 @@ use bytes::BufMut as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use orrery_node::api::{ContainerFacts, Facts, PartitionFacts, Usage};
 
-use super::values::{Values, put_number, put_visible};
+use super::values::{Values, put_number, put_time, put_visible};
 use super::{N_HEADERS_USUAL, RequestMeta, diagnostics, general_headers, insert_versions};
 use crate::wire::headers::names;
 use crate::wire::request::ReplyForm;
@@ -69,9 +69,11 @@ const OF_PARTITION: [HeaderName; N_OF_PARTITION] = [
     names::QUORUM_ACKED_LOCAL_LSN,
     names::SESSION_TOKEN,
     names::NUMBER_OF_READ_REGIONS,
+    names::GLOBAL_COMMITTED_LSN,
+    names::LAST_STATE_CHANGE,
 ];
 
-const N_OF_PARTITION: usize = 12;
+const N_OF_PARTITION: usize = 14;
 
 const OF_ITEM: [HeaderName; 2] = [names::ITEM_LSN, names::ITEM_LOCAL_LSN];
 
@@ -111,6 +113,8 @@ fn of_partition(
         lsn,
         session(partition, values),
         values.number(meta.n_read_regions as u64),
+        committed(partition, values),
+        values.text(|out| put_time(out, partition.since)),
     ];
     let item = partition.item_lsn.map(|lsn| values.number(lsn.0));
     let mut headers = match item {
@@ -122,6 +126,14 @@ fn of_partition(
         *slot = value;
     }
     headers
+}
+
+fn committed(facts: &PartitionFacts, values: &mut Values) -> HeaderValue {
+    match facts.committed {
+        Some(lsn) => values.number(lsn.0),
+        // What clients take for "not known".
+        None => HeaderValue::from_static("-1"),
+    }
 }
 
 fn session(facts: &PartitionFacts, values: &mut Values) -> HeaderValue {

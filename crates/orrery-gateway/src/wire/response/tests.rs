@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use orrery_model::json::Value;
-use orrery_model::{Charge, Lsn, PartitionId, ResourceId};
+use orrery_model::{Charge, Lsn, PartitionId, ResourceId, Timestamp};
 use orrery_node::api::{Change, Changes, ContainerFacts, Facts, FeedOf, PartitionFacts, Resource, ResourceKind, Usage};
 
 use super::*;
@@ -29,6 +29,8 @@ fn facts() -> Facts {
             lsn: Lsn(42),
             item_lsn: Some(Lsn(17)),
             session_version: 0,
+            committed: Some(Lsn(40)),
+            since: Timestamp(1_493_254_272_045),
         }),
         ..Facts::default()
     }
@@ -77,6 +79,8 @@ fn an_item_is_answered_with_everything_a_client_files_away() {
         ("x-ms-cosmos-item-llsn", "17"),
         ("x-ms-quorum-acked-lsn", "42"),
         ("x-ms-cosmos-quorum-acked-llsn", "42"),
+        ("x-ms-global-committed-lsn", "40"),
+        ("x-ms-last-state-change-utc", "Thu, 27 Apr 2017 00:51:12.045 GMT"),
         ("x-ms-schemaversion", "1.18"),
     ] {
         assert_eq!(header(&response, name), Some(value), "{name}");
@@ -371,17 +375,23 @@ fn a_failure_carries_what_was_known_when_it_happened() {
 }
 
 #[test]
-fn a_query_that_needs_a_plan_tells_javascript_so() {
-    let failure = || Failure::from(Error::new(Status::CROSS_PARTITION_QUERY, "needs a plan"));
-    let info = |form| {
-        let response = encode(&meta(form), Err(failure()));
+fn the_refusal_of_a_query_has_the_plan_it_should_be_run_by() {
+    let info = |query_plan| {
+        let failure = Failure {
+            error: Error::new(Status::CROSS_PARTITION_QUERY, "needs a plan"),
+            facts: Box::new(Facts { query_plan, ..facts() }),
+        };
+        let form = ReplyForm::Query {
+            compact_index_use: false,
+        };
+        let response = encode(&meta(form), Err(failure));
         let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-        body.get("additionalErrorInfo").is_some()
+        body.get("additionalErrorInfo")
+            .and_then(|info| info.as_str().map(str::to_owned))
     };
-    assert!(info(ReplyForm::Query {
-        compact_index_use: false
-    }));
-    assert!(!info(ReplyForm::Plan));
+    let plan = json::parse_value(br#"{"queryInfo":{"top":5}}"#).unwrap();
+    assert_eq!(info(Some(plan)).as_deref(), Some(r#"{"queryInfo":{"top":5}}"#));
+    assert_eq!(info(None), None);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use bytes::{BufMut, BytesMut};
 use http::HeaderValue;
-use orrery_model::Charge;
+use orrery_model::{Charge, Timestamp};
 
 /// Room for the values of most answers.
-const BYTES_USUAL: usize = 160;
+const BYTES_USUAL: usize = 224;
 
 #[derive(Debug)]
 pub(super) struct Values(BytesMut);
@@ -57,6 +57,51 @@ pub(super) fn put_number(out: &mut BytesMut, mut number: u64) {
     out.put_slice(&digits[start..]);
 }
 
+/// A time as headers show it, to the millisecond: `Thu, 27 Apr 2017 00:51:12.345 GMT`.
+pub(super) fn put_time(out: &mut BytesMut, at: Timestamp) {
+    const DAYS: [&[u8]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
+    const MONTHS: [&[u8]; 12] = [
+        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+    ];
+    let (days, of_day) = (at.seconds() / 86_400, at.seconds() % 86_400);
+    let (year, month, day) = date(days);
+    out.put_slice(DAYS[(days % 7) as usize]);
+    out.put_slice(b", ");
+    put_padded(out, day, 2);
+    out.put_slice(b" ");
+    out.put_slice(MONTHS[month]);
+    out.put_slice(b" ");
+    put_padded(out, year, 4);
+    for (separator, number) in [(b' ', of_day / 3600), (b':', of_day / 60 % 60), (b':', of_day % 60)] {
+        out.put_u8(separator);
+        put_padded(out, number, 2);
+    }
+    out.put_slice(b".");
+    put_padded(out, at.0 % 1000, 3);
+    out.put_slice(b" GMT");
+}
+
+/// Year, month from 0 and day from 1 of a day since 1970. Years are counted from March on, so that the leap day is their last.
+fn date(days: u64) -> (u64, usize, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = (from_march + 2) % 12;
+    (era * 400 + year_of_era + u64::from(month < 2), month as usize, day)
+}
+
+fn put_padded(out: &mut BytesMut, number: u64, n_digits: u32) {
+    let mut least = 10u64.pow(n_digits - 1);
+    while least > 1 && number < least {
+        out.put_u8(b'0');
+        least /= 10;
+    }
+    put_number(out, number);
+}
+
 /// Copies text, with escapes for what a header cannot hold.
 pub(super) fn put_visible(out: &mut BytesMut, text: &str) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -74,6 +119,22 @@ pub(super) fn put_visible(out: &mut BytesMut, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_shown_as_headers_show_them() {
+        for (ms, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00.000 GMT"),
+            (951_782_400_007, "Tue, 29 Feb 2000 00:00:00.007 GMT"),
+            (951_868_799_999, "Tue, 29 Feb 2000 23:59:59.999 GMT"),
+            (951_868_800_000, "Wed, 01 Mar 2000 00:00:00.000 GMT"),
+            (1_709_251_199_000, "Thu, 29 Feb 2024 23:59:59.000 GMT"),
+            (1_735_689_599_100, "Tue, 31 Dec 2024 23:59:59.100 GMT"),
+            (4_107_542_400_000, "Mon, 01 Mar 2100 00:00:00.000 GMT"),
+        ] {
+            let shown = Values::new().text(|out| put_time(out, Timestamp(ms)));
+            assert_eq!(shown.to_str().unwrap(), text);
+        }
+    }
 
     #[test]
     fn values_share_their_memory_and_keep_their_bounds() {

@@ -190,6 +190,17 @@ impl Shop {
         partitions(&self.administer("partitions/split", &form).await)
     }
 
+    /// Keys that have items in a partition.
+    async fn keys_in(&self, partition: u64) -> Vec<String> {
+        let id = partition.to_string();
+        let within = [LATEST, ("x-ms-documentdb-partitionkeyrangeid", id.as_str())];
+        let (changes, _) = self.drain(&within).await;
+        changes
+            .iter()
+            .map(|change| change["pk"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
     async fn merge(&self, first: u64, second: u64) -> u64 {
         let form = json!({"database": "shop", "container": "orders", "partitions": [first, second]});
         partitions(&self.administer("partitions/merge", &form).await)[0]
