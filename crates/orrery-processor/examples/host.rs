@@ -2,10 +2,12 @@
 //! whole processes.
 //!
 //! Everything comes from the environment: `ENDPOINT`, `KEY`, `DATABASE`, `CONTAINER`, `LEASES` (a container of the same
-//! database, at `LEASE_ENDPOINT` if given), `PROCESSOR`, `INSTANCE`, `LEDGER` (a file), and optionally `MODE`
+//! database, at `LEASE_ENDPOINT` with `LEASE_KEY` if given), `PROCESSOR`, `INSTANCE`, `LEDGER` (a file), and optionally `MODE`
 //! (`all-versions`), `START` (`now`), `DELAY_MS` (per batch), `MAX_ITEMS`, `ABORT_ON` (an item id that ends the process),
-//! `FAIL_ON`, `PANIC_ON`, `HANG_ON`, `HALT_ON` (item ids that fail, panic, never return or halt their lease), `DEAD_LETTERS` (a container), `DIE_AFTER` (batches: ends the process after the delegate
-//! succeeded), `REGION` (to read in), `LEASES_PER_PARTITION`, and `ACQUIRE_MS`, `RENEW_MS`, `EXPIRY_MS`.
+//! `FAIL_ON`, `PANIC_ON`, `HANG_ON`, `HALT_ON` (item ids that fail, panic, never return or halt their lease), `DEAD_LETTERS` (a
+//! container), `DIE_AFTER` (batches: ends the process after the delegate succeeded), `STUBBORN_MS` (per batch, which then goes
+//! on whatever happens to the lease, and saves its position itself), `REGION` (to read in), `LEASES_PER_PARTITION`, `LEASES_MIN`,
+//! `LEASES_MAX`, `STUCK_MS`, `HEALTH_MS` (how often its health is printed), and `ACQUIRE_MS`, `RENEW_MS`, `EXPIRY_MS`, `LOCK_MS`.
 
 mod shared;
 
@@ -15,10 +17,14 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use azure_data_cosmos::options::Region;
+use orrery_processor::balance::BalanceSettings;
 use orrery_processor::dead_letters::ContainerDeadLetters;
 use orrery_processor::lease::FeedMode;
 use orrery_processor::retry::RetryPolicy;
-use orrery_processor::{BatchContext, InstanceName, LeaseTiming, Outcome, Poll, Processor, RawBatch, StartFrom};
+use orrery_processor::{
+    BatchContext, Checkpoint, InstanceName, LeaseHealth, LeaseTiming, Outcome, Poll, Processor, RawBatch, Running,
+    StartFrom,
+};
 use serde_json::json;
 
 type Handled = futures::future::BoxFuture<'static, Result<Outcome, std::io::Error>>;
@@ -46,7 +52,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .container_client(&required("CONTAINER")?, None)
         .await?;
     let lease_endpoint = optional("LEASE_ENDPOINT").unwrap_or_else(|| endpoint.clone());
-    let lease_client = shared::client(&lease_endpoint, &key, region).await?;
+    let lease_key = optional("LEASE_KEY").unwrap_or(key);
+    let lease_client = shared::client(&lease_endpoint, &lease_key, region).await?;
     let leases = lease_client
         .database_client(&database)
         .container_client(&required("LEASES")?, None)
@@ -66,17 +73,28 @@ async fn main() -> Result<(), Box<dyn Error>> {
             acquire: millis("ACQUIRE_MS", 500)?,
             renew: millis("RENEW_MS", 700)?,
             expiry: millis("EXPIRY_MS", 2500)?,
-            lock: Duration::from_secs(5),
+            lock: millis("LOCK_MS", 5000)?,
         })
         .on_event(|event| println!("{event:?}"));
     if optional("MODE").as_deref() == Some("all-versions") {
         builder = builder.mode(FeedMode::AllVersionsAndDeletes).start_from(StartFrom::Now);
+    }
+    if optional("STUBBORN_MS").is_some() {
+        builder = builder.checkpoint(Checkpoint::Manual);
     }
     if let Some(items) = optional("MAX_ITEMS") {
         builder = builder.max_items(items.parse()?);
     }
     if let Some(leases) = optional("LEASES_PER_PARTITION") {
         builder = builder.leases_per_partition(leases.parse()?);
+    }
+    builder = builder.balance(BalanceSettings {
+        leases_min: optional("LEASES_MIN").map_or(Ok(0), |text| text.parse())?,
+        leases_max: optional("LEASES_MAX").map(|text| text.parse()).transpose()?,
+        ..BalanceSettings::default()
+    });
+    if optional("STUCK_MS").is_some() {
+        builder = builder.stuck_after(millis("STUCK_MS", 0)?);
     }
     if let Some(name) = optional("DEAD_LETTERS") {
         let letters = client.database_client(&database).container_client(&name, None).await?;
@@ -89,13 +107,31 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let running = builder.build_raw(delegate()?)?.start().await?;
     println!("ready");
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        _ = terminated.recv() => {}
-        () = running.ended() => {}
+    let tells_health = optional("HEALTH_MS").is_some();
+    let mut ticks = tokio::time::interval(millis("HEALTH_MS", 1000)?);
+    loop {
+        // Signals, the end and ticks lose nothing when another branch is taken.
+        tokio::select! {
+            _ = terminated.recv() => break,
+            () = running.ended() => break,
+            _ = ticks.tick(), if tells_health => print_health(&running),
+        }
     }
     let stopped = running.stop(Duration::from_secs(10)).await;
     println!("stopped {:?}", stopped.not_released);
     Ok(())
+}
+
+/// One line of JSON: whether the host is healthy, and of every lease what is needed to say why.
+fn print_health(running: &Running) {
+    let millis = |age: Option<Duration>| age.map(|age| age.as_millis() as u64);
+    let of_lease = |(token, lease): (&String, &LeaseHealth)| {
+        let told =
+            json!({"waiting": millis(lease.waiting), "lastPoll": millis(lease.last_poll), "stuck": lease.is_stuck});
+        (token.clone(), told)
+    };
+    let leases: serde_json::Map<_, _> = running.health().iter().map(of_lease).collect();
+    println!("health {}", json!({"healthy": running.is_healthy(), "leases": leases}));
 }
 
 /// Writes a line per change, in one write per batch, so that lines of several processes do not mix.
@@ -104,6 +140,7 @@ fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Erro
     let delay = Duration::from_millis(optional("DELAY_MS").map_or(Ok(0), |text| text.parse())?);
     let [abort_on, fail_on, panic_on, hang_on, halt_on] =
         ["ABORT_ON", "FAIL_ON", "PANIC_ON", "HANG_ON", "HALT_ON"].map(optional);
+    let stubborn = optional("STUBBORN_MS").map(|text| text.parse()).transpose()?;
     let die_after = optional("DIE_AFTER").map(|text| text.parse::<u32>()).transpose()?;
     let n_batches = std::sync::atomic::AtomicU32::new(0);
     Ok(move |batch: RawBatch, context: BatchContext| -> Handled {
@@ -136,14 +173,41 @@ fn delegate() -> Result<impl Fn(RawBatch, BatchContext) -> Handled, Box<dyn Erro
             })
             .collect();
         let path = path.clone();
+        if let Some(millis) = stubborn {
+            return Box::pin(handle_stubbornly(Duration::from_millis(millis), path, lines, context));
+        }
         Box::pin(async move {
             tokio::time::sleep(delay).await;
-            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-            file.write_all(lines.as_bytes())?;
+            note(&path, &lines)?;
             if dies {
                 std::process::abort();
             }
             Ok(Outcome::Done)
         })
     })
+}
+
+fn note(path: &str, lines: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    file.write_all(lines.as_bytes())
+}
+
+/// In a task of its own, which nobody ends when the lease is lost.
+async fn handle_stubbornly(
+    time: Duration,
+    path: String,
+    lines: String,
+    context: BatchContext,
+) -> Result<Outcome, std::io::Error> {
+    println!("handling");
+    let handling = tokio::spawn(async move {
+        tokio::time::sleep(time).await;
+        note(&path, &lines)?;
+        match context.checkpoint().await {
+            Ok(saved) => println!("saved {saved:?}"),
+            Err(error) => println!("not saved: {error:?}"),
+        }
+        Ok(Outcome::Done)
+    });
+    handling.await?
 }

@@ -5,26 +5,75 @@ use std::time::{Duration, SystemTime};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::time::Instant;
 
-/// A host's monotonic clock. It goes on while the process is suspended, which is what fencing relies on.
+/// A host's monotonic clock. It goes on while the process is suspended and, on Linux, while the machine sleeps, which is what
+/// fencing relies on. Timers stand still in a sleep: whoever wakes has to look at the clock before it acts.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
+    /// What the machine had slept by then.
+    slept_before: Duration,
 }
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock {
+            start: Instant::now(),
+            slept_before: slept(),
+        }
     }
 
     /// Since the host started.
     pub fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.now_having_slept(self.slept())
+    }
+
+    fn now_having_slept(&self, slept: Duration) -> Duration {
+        self.start.elapsed() + slept
     }
 
     /// The instant of a time on this clock, for timers.
     pub fn instant(&self, at: Duration) -> Instant {
-        self.start + at
+        self.instant_having_slept(at, self.slept())
     }
+
+    fn instant_having_slept(&self, at: Duration, slept: Duration) -> Instant {
+        self.start + at.saturating_sub(slept)
+    }
+
+    /// How long the machine has slept since the host started.
+    fn slept(&self) -> Duration {
+        let slept = slept().saturating_sub(self.slept_before);
+        if slept < SLEEP_MIN { Duration::ZERO } else { slept }
+    }
+}
+
+/// Less than this is not a sleep, but what passes between looks at two clocks.
+const SLEEP_MIN: Duration = Duration::from_millis(100);
+
+/// How long the machine has slept since it was started: the difference of a clock that goes on meanwhile and one that does not.
+#[cfg(target_os = "linux")]
+fn slept() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    const LOOKS_MAX: u32 = 8;
+    let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    let mut n_looks = 0;
+    loop {
+        let (before, with_sleep, after) = (
+            read(ClockId::Monotonic),
+            read(ClockId::Boottime),
+            read(ClockId::Monotonic),
+        );
+        n_looks += 1;
+        // Somebody else may have had the processor between two looks.
+        if after.saturating_sub(before) < SLEEP_MIN / 10 || n_looks == LOOKS_MAX {
+            return with_sleep.saturating_sub(after);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn slept() -> Duration {
+    Duration::ZERO
 }
 
 /// The machine's wall clock, for what people and other processors read; no decision of ours rests on it.
@@ -47,4 +96,34 @@ pub fn chance() -> u64 {
 /// Chance from 0 up to 1.
 pub fn jitter() -> f64 {
     (chance() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_and_its_timers_agree_while_the_machine_is_awake() {
+        let clock = Clock::start();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(clock.now(), Duration::from_secs(60));
+        let at = clock.instant(Duration::from_secs(65));
+        assert_eq!(at.duration_since(Instant::now()), Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_machine_slept_is_past_for_the_clock_and_no_wait_for_its_timers() {
+        let awake = Clock::start();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(awake.now_having_slept(hour), hour);
+        assert_eq!(
+            awake.instant_having_slept(hour + Duration::from_secs(5), hour),
+            awake.start + Duration::from_secs(5)
+        );
+        assert_eq!(
+            awake.instant_having_slept(Duration::from_secs(5), hour),
+            awake.start,
+            "it is over"
+        );
+    }
 }

@@ -72,7 +72,7 @@ pub struct BatchContext {
     /// Cancelled when the host stops or loses the lease: finish soon, or return.
     pub cancelled: CancellationToken,
     pub(crate) checkpoints: mpsc::Sender<CheckpointRequest>,
-    /// Nothing of the page comes after this batch.
+    /// Everything of the page that is not in this batch is settled.
     pub(crate) ends_page: bool,
 }
 
@@ -81,6 +81,16 @@ pub struct BatchContext {
 pub(crate) struct CheckpointRequest {
     pub token: FeedToken,
     pub done: oneshot::Sender<Result<(), CheckpointError>>,
+}
+
+/// What became of a delegate's wish to save its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// The position after the batch is saved: nothing of it comes again.
+    Now,
+    /// Nothing is saved yet. The batch is a part of a page of which other parts are not done, and positions lie between pages:
+    /// until the page is saved, it comes again as a whole if the host dies.
+    WithTheRest,
 }
 
 /// A manual checkpoint that did not happen.
@@ -92,16 +102,18 @@ pub enum CheckpointError {
 
 impl BatchContext {
     /// Saves that everything up to the end of this batch is done. With automatic checkpoints there is no need. Positions lie
-    /// between pages: of a page that was cut because it failed as a whole, only the last part can be saved.
-    pub async fn checkpoint(&self) -> Result<(), CheckpointError> {
+    /// between pages: of a page that came in parts, because it failed as a whole or is handled by several calls at once, only
+    /// the part that is left when all others are done can be saved; the answer says which.
+    pub async fn checkpoint(&self) -> Result<Saved, CheckpointError> {
         if !self.ends_page {
-            return Ok(());
+            return Ok(Saved::WithTheRest);
         }
         let (done, answer) = oneshot::channel();
         let token = self.token.clone();
         let sent = self.checkpoints.send(CheckpointRequest { token, done }).await;
         sent.map_err(|_| CheckpointError::LeaseLost)?;
-        answer.await.unwrap_or(Err(CheckpointError::LeaseLost))
+        answer.await.unwrap_or(Err(CheckpointError::LeaseLost))?;
+        Ok(Saved::Now)
     }
 }
 
@@ -140,7 +152,7 @@ pub enum Outcome {
     /// Not here: the lease is kept at its position and not read any more, until it is reset or another process takes it.
     HaltLease { reason: String },
     /// The whole host stops, as [`crate::Running::stop`] does. The batch is not saved; a delegate that has handled it calls
-    /// [`BatchContext::checkpoint`] first.
+    /// [`BatchContext::checkpoint`] first, which says whether that was enough.
     StopHost,
 }
 

@@ -49,12 +49,18 @@ pub enum StartError {
          another processor name"
     )]
     JavaLeases,
+    #[error(
+        "the document `{id}` has the id of a lease and cannot be read as one: {error}. Its keys would not be read; mend or delete it"
+    )]
+    UnreadableLease { id: String, error: String },
     #[error("an instance named `{0}` is running; names that differ only in case are taken for the same by other hosts")]
     NameDiffersInCase(String),
     #[error("the leases could not be initialised in time; `{0}` is held by another host")]
     Locked(String),
     #[error("the leases cover the key space badly: {0}")]
     Tiling(String),
+    #[error("the lease `{0}` does not say where it stands: nothing was read from it yet. Say where it should begin")]
+    NoPosition(String),
     #[error("the unit cannot start at this cursor")]
     Cursor(#[from] BadCursor),
 }

@@ -14,12 +14,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::error::{FeedError, StartError};
 use crate::feed::{FeedPage, FeedRead, FeedSource};
 use crate::lease::{FeedMode, Lease};
+use crate::metrics::{Labels, Metrics, NoMetrics};
 use crate::names::{UnitNames, check_processor_name};
-use crate::processor::{UnitListing, list_unit};
+use crate::processor::list_unit;
 use crate::range::EpkRange;
 use crate::start::Position;
 use crate::store::LeaseStore;
-use crate::token::{FeedToken, epoch};
+use crate::token::epoch;
 
 /// Leases asked about at the same time.
 const CONCURRENCY: usize = 16;
@@ -96,7 +97,7 @@ impl UnitLag {
     }
 }
 
-/// Asks how far a unit is behind. One per unit is enough.
+/// Asks how far a unit is behind, whether its hosts are of this library, .NET or Java. One per unit is enough.
 ///
 /// ```
 /// use orrery_processor::estimator::Estimator;
@@ -117,6 +118,7 @@ pub struct Estimator {
     processor: String,
     source: Arc<dyn FeedSource>,
     store: Arc<dyn LeaseStore>,
+    metrics: Arc<dyn Metrics>,
 }
 
 impl std::fmt::Debug for Estimator {
@@ -140,6 +142,7 @@ impl Estimator {
             processor,
             source: Arc::new(source),
             store: Arc::new(store),
+            metrics: Arc::new(NoMetrics),
         })
     }
 
@@ -148,7 +151,26 @@ impl Estimator {
             processor: processor.to_owned(),
             source,
             store,
+            metrics: Arc::new(NoMetrics),
         }
+    }
+
+    /// Reports the lag of every lease with every snapshot, and what it cost.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: impl Metrics) -> Estimator {
+        self.metrics = Arc::new(metrics);
+        self
+    }
+
+    fn measure(&self, lag: &LeaseLag, charge: f64) {
+        let labels = Labels {
+            unit: &self.processor,
+            instance: lag.owner.as_deref().unwrap_or_default(),
+            lease: Some(&lag.token),
+        };
+        self.metrics.lag(labels, lag.transactions.ok());
+        self.metrics.waiting(labels, lag.waiting);
+        self.metrics.feed_charge(labels, charge);
     }
 
     /// Every lease now.
@@ -165,11 +187,13 @@ impl Estimator {
     async fn ask(&self, wanted: impl Fn(&str) -> bool) -> Result<(Vec<LeaseLag>, f64), StartError> {
         let description = self.source.describe().await?;
         let names = UnitNames::new(&self.processor, &description.identity);
-        let UnitListing { listing, charge, .. } = list_unit(self.store.as_ref(), &names).await?;
+        let listed = list_unit(self.store.as_ref(), &names).await?;
+        let (charge, listing) = (listed.charge, listed.with_foreign());
         let now_ms = listing.server_now_ms;
         let leases = listing.leases.into_iter().filter(|lease| wanted(&lease.token));
         let asked: Vec<_> = leases.map(|lease| self.lag_of(lease, now_ms)).collect();
         let answers: Vec<(LeaseLag, f64)> = futures::stream::iter(asked).buffered(CONCURRENCY).collect().await;
+        answers.iter().for_each(|(lag, charge)| self.measure(lag, *charge));
         let charge = charge + answers.iter().map(|(_, charge)| charge).sum::<f64>();
         Ok((answers.into_iter().map(|(lag, _)| lag).collect(), charge))
     }
@@ -194,7 +218,7 @@ impl Estimator {
             transactions: Err(Unknown::NoPosition),
             waiting: None,
         };
-        let Some(token) = &lease.continuation else {
+        let Some(position) = lease.position().filter(|position| position.token().is_some()) else {
             return (lag, 0.0);
         };
         let range = match &lease.range {
@@ -205,7 +229,7 @@ impl Estimator {
             lag.transactions = Err(Unknown::RangeGone);
             return (lag, 0.0);
         };
-        match self.first_after(&range, token, lease.feed_mode()).await {
+        match self.first_after(&range, position, lease.feed_mode()).await {
             Ok((page, charge)) => {
                 lag.transactions = transactions(&page);
                 lag.waiting = match page.changes.first() {
@@ -229,14 +253,14 @@ impl Estimator {
     async fn first_after(
         &self,
         range: &EpkRange,
-        token: &FeedToken,
+        mut from: Position,
         mode: FeedMode,
     ) -> Result<(FeedPage, f64), FeedError> {
-        let (mut from, mut charge) = (Position::After(token.clone()), 0.0);
+        let mut charge = 0.0;
         for _ in 1..PAGES_MAX {
             let page = self.probe(range, &from, mode).await?;
             charge += page.charge;
-            let next = Position::After(page.token.clone());
+            let next = from.moved_to(page.token.clone());
             if page.is_last || !page.changes.is_empty() || next == from {
                 return Ok((page, charge));
             }

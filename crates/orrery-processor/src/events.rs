@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 
 use crate::balance::Why;
 use crate::range::EpkRange;
+use crate::start::StartFrom;
 
 /// How many events a slow listener may fall behind before it misses some.
 const BACKLOG: usize = 1024;
@@ -33,6 +34,15 @@ pub enum Loss {
     DelegateFailed,
     /// Reading cannot go on; see the error event.
     Failed,
+}
+
+/// A lease that was made for keys none covered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filled {
+    pub lease: String,
+    /// Where it begins: at the beginning of what the server keeps; or now, where the server has no way back to the versions it
+    /// keeps, so that what changed since the former lease was lost is not delivered.
+    pub from: StartFrom,
 }
 
 /// What happened. Leases are named by their tokens.
@@ -93,10 +103,16 @@ pub enum Event {
         lease: String,
         into: Vec<String>,
     },
-    /// Leases did not cover the key space exactly once. Holes have been filled.
+    /// Leases did not cover the key space exactly once. Holes have been filled with the leases named here.
     TilingRepaired {
         holes: Vec<EpkRange>,
         overlaps: Vec<EpkRange>,
+        filled: Vec<Filled>,
+    },
+    /// A document has the id of a lease and cannot be read as one: nobody reads its keys until it is mended or deleted.
+    LeaseUnreadable {
+        id: String,
+        error: String,
     },
     /// All versions: changes between the position and the oldest one kept are lost.
     WindowExceeded {

@@ -52,7 +52,7 @@ mod events;
 pub mod feed;
 pub mod fence;
 pub mod lease;
-mod metrics;
+pub mod metrics;
 pub mod names;
 pub mod operations;
 mod processor;
@@ -65,9 +65,9 @@ pub mod store;
 pub mod testkit;
 pub mod token;
 
-pub use delegate::{Batch, BatchContext, CheckpointError, ItemFailure, Outcome, RawBatch};
-pub use events::{Event, Loss};
-pub use metrics::{LeaseChange, Metrics, NoMetrics};
+pub use delegate::{Batch, BatchContext, CheckpointError, ItemFailure, Outcome, RawBatch, Saved};
+pub use events::{Event, Filled, Loss};
+pub use metrics::{Labels, LeaseChange, Metrics, NoMetrics};
 pub use names::InstanceName;
 pub use processor::{
     Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseHealth, LeaseTiming, Poll, Processor, ProcessorBuilder, Running,

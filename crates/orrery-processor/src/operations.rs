@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::balance::{Listing, Liveness, Watch};
 use crate::clock;
 use crate::error::{FeedError, StartError, StoreError};
-use crate::feed::{FeedSource, token_now};
+use crate::feed::{FeedSource, can_start, token_now};
 use crate::lease::{FeedMode, Lease, detect_foreign, import_foreign};
 use crate::names::{UnitNames, check_processor_name};
-use crate::processor::{UnitListing, list_unit, set_paused, tiling};
+use crate::processor::{Coverage, list_unit, set_paused};
 use crate::pull::{BadCursor, Cursor, PullError};
 use crate::range::{EpkRange, Tiling};
 use crate::start::{Position, StartFrom, stamp};
@@ -41,8 +41,10 @@ pub enum ResetTo {
 pub enum ResetError {
     #[error("the unit is running: {} live; stop it, or take the leases from its hosts", .0.join(", "))]
     Running(Vec<String>),
-    #[error("a unit that reads all versions can be moved to now or to a token")]
+    #[error("this server lets a unit that reads all versions be moved to now or to a token only")]
     Mode,
+    #[error("the leases were written by the Java processor, which alone can move them; import them under another name")]
+    Foreign,
     #[error("the lease {0} changes faster than it can be reset")]
     Contended(String),
     #[error("the cursor does not say where the lease {0} should go")]
@@ -123,7 +125,8 @@ impl Operations {
 
     /// The leases, and whether the unit is paused.
     pub async fn status(&self) -> Result<(Vec<LeaseStatus>, bool), StoreError> {
-        let UnitListing { listing, paused, .. } = list_unit(self.store.as_ref(), &self.names).await?;
+        let listed = list_unit(self.store.as_ref(), &self.names).await?;
+        let (paused, listing) = (listed.paused, listed.with_foreign());
         let mut watch = Watch::default();
         watch.note(&listing, Duration::ZERO);
         let now = listing.server_now_ms.map(Duration::from_millis);
@@ -137,8 +140,9 @@ impl Operations {
     }
 
     /// How the leases cover the key space.
-    pub async fn tiling(&self) -> Result<Tiling, StoreError> {
-        Ok(tiling(&list_unit(self.store.as_ref(), &self.names).await?.listing))
+    pub async fn tiling(&self) -> Result<Tiling, StartError> {
+        let listed = list_unit(self.store.as_ref(), &self.names).await?.with_foreign();
+        Ok(Coverage::of(self.source.as_ref(), &listed).await?.tiling())
     }
 
     pub async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
@@ -147,6 +151,9 @@ impl Operations {
 
     /// Moves every lease. With `from_running`, leases are taken from hosts that hold them.
     pub async fn reset(&self, to: &ResetTo, from_running: bool) -> Result<usize, ResetError> {
+        if list_unit(self.store.as_ref(), &self.names).await?.is_foreign {
+            return Err(ResetError::Foreign);
+        }
         let (leases, _) = self.status().await?;
         let mut live: Vec<String> = leases
             .iter()
@@ -169,21 +176,22 @@ impl Operations {
     }
 
     async fn reset_one(&self, mut lease: Lease, to: &ResetTo) -> Result<(), ResetError> {
-        let all_versions = lease.feed_mode() == FeedMode::AllVersionsAndDeletes;
         let position = match to {
-            ResetTo::Now | ResetTo::Start(StartFrom::Now) => Ok(self.now(&lease).await?),
-            ResetTo::Token(token) => Ok(token.clone()),
-            ResetTo::Cursor(cursor) => match place_of(&lease, cursor)? {
-                Position::After(token) => Ok(token),
-                Position::From(StartFrom::Now) => Ok(self.now(&lease).await?),
-                Position::From(_) if all_versions => return Err(ResetError::Mode),
-                Position::From(start) => Err(start.to_text()),
-            },
-            ResetTo::Start(_) if all_versions => return Err(ResetError::Mode),
-            ResetTo::Start(start) => Err(start.to_text()),
+            ResetTo::Now => Position::From(StartFrom::Now),
+            ResetTo::Start(start) => Position::From(*start),
+            ResetTo::Token(token) => Position::After(token.clone()),
+            ResetTo::Cursor(cursor) => place_of(&lease, cursor)?,
+        };
+        let position = match position {
+            Position::From(StartFrom::Now) => Position::After(self.now(&lease).await?),
+            Position::From(start) => {
+                self.check_start(&lease, start).await?;
+                position
+            }
+            position => position,
         };
         for _ in 0..ATTEMPTS {
-            let next = lease.reset(position.clone(), &stamp(clock::since_1970()));
+            let next = lease.reset(&position, &stamp(clock::since_1970()));
             let etag = lease.etag.as_deref().unwrap_or_default();
             match self.store.replace(&next.to_document(), etag).await {
                 Ok(_) => return Ok(()),
@@ -201,6 +209,7 @@ impl Operations {
 
     async fn check_cursor(&self, cursor: &Cursor, lease: Option<&LeaseStatus>) -> Result<(), ResetError> {
         let described = self.source.describe().await.map_err(StartError::from)?;
+        cursor.check_ranges()?;
         if cursor.container_rid() != described.identity.container_rid {
             return Err(BadCursor::OtherContainer.into());
         }
@@ -210,19 +219,68 @@ impl Operations {
         }
     }
 
+    /// Of all versions, not every server gives those from before now.
+    async fn check_start(&self, lease: &Lease, start: StartFrom) -> Result<(), ResetError> {
+        let mode = lease.feed_mode();
+        if mode == FeedMode::LatestVersion {
+            return Ok(());
+        }
+        let (range, start) = (self.range_of(lease).await?, Position::From(start));
+        let can = can_start(self.source.as_ref(), &range, &start, mode).await;
+        match can.map_err(StartError::from)? {
+            true => Ok(()),
+            false => Err(ResetError::Mode),
+        }
+    }
+
     async fn now(&self, lease: &Lease) -> Result<FeedToken, StartError> {
-        let range = lease.range.clone().unwrap_or_else(EpkRange::full);
+        let range = self.range_of(lease).await?;
         Ok(token_now(self.source.as_ref(), &range, lease.feed_mode()).await?)
     }
 
+    /// The keys of a lease; old ones name their partition only.
+    async fn range_of(&self, lease: &Lease) -> Result<EpkRange, StartError> {
+        let range = match &lease.range {
+            Some(range) => Some(range.clone()),
+            None => self.source.partition_of(&lease.token).await?,
+        };
+        Ok(range.unwrap_or_else(EpkRange::full))
+    }
+
     /// Creates this unit's leases from documents of another processor, at the positions they say. Leases that exist stay as
-    /// they are; how many were created comes back. Nothing is created unless every document can be read.
+    /// they are; how many were created comes back. Nothing is created unless every document can be read and says where it
+    /// stands.
     pub async fn import(&self, documents: &[Value]) -> Result<usize, StartError> {
+        self.import_all(documents, None).await
+    }
+
+    /// The same, also for leases that do not say where they stand, because nothing was read from them yet: those begin at
+    /// `start`.
+    pub async fn import_from(&self, documents: &[Value], start: StartFrom) -> Result<usize, StartError> {
+        self.import_all(documents, Some(start)).await
+    }
+
+    async fn import_all(&self, documents: &[Value], start: Option<StartFrom>) -> Result<usize, StartError> {
         let mut leases = Vec::new();
         for document in documents {
-            leases.extend(self.translated(document).await?);
+            for lease in self.translated(document).await? {
+                leases.push(self.placed(lease, start, document).await?);
+            }
         }
         Ok(self.create(leases).await?)
+    }
+
+    /// With a position, and with now as the token of this moment.
+    async fn placed(&self, lease: Lease, start: Option<StartFrom>, document: &Value) -> Result<Lease, StartError> {
+        let unknown = || StartError::NoPosition(id_of(document).to_owned());
+        let position = lease.position().or(start.map(Position::From)).ok_or_else(unknown)?;
+        Ok(match position {
+            Position::From(StartFrom::Now) => {
+                let now = self.now(&lease).await?;
+                lease.at(&Position::After(now))
+            }
+            position => lease.at(&position),
+        })
     }
 
     async fn translated(&self, document: &Value) -> Result<Vec<Lease>, StartError> {
@@ -239,10 +297,13 @@ impl Operations {
             None => self.source.partition_of(&lease.token).await?,
         };
         let range = range.ok_or_else(unreadable)?;
-        Ok(vec![Lease {
-            continuation: lease.continuation.clone(),
+        let ours = Lease {
             mode: lease.mode,
             ..Lease::for_range(id(&range), range, lease.feed_mode())
+        };
+        Ok(vec![match lease.position() {
+            Some(position) => ours.at(&position),
+            None => ours,
         }])
     }
 
@@ -262,11 +323,12 @@ impl Operations {
             .await
             .map_err(FeedError::from)?;
         let rid = self.source.describe().await?.identity.container_rid;
-        Ok(cursor_of(rid, &listed.listing)?)
+        Ok(cursor_of(rid, &listed.with_foreign())?)
     }
 
     /// Creates the leases of a unit that has none yet, where a reader that pulled stands. How many were created comes back.
     pub async fn start_at(&self, cursor: &Cursor) -> Result<usize, PullError> {
+        cursor.check_ranges()?;
         if cursor.container_rid() != self.source.describe().await?.identity.container_rid {
             return Err(BadCursor::OtherContainer.into());
         }

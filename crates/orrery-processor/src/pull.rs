@@ -8,15 +8,23 @@ mod cursor;
 mod foreign;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use serde_json::Value;
 
 pub use cursor::{BadCursor, Cursor};
 
 use crate::error::FeedError;
-use crate::feed::{Change, FeedRead, FeedSource};
+use crate::feed::{Change, FeedPage, FeedRead, FeedSource};
 use crate::lease::FeedMode;
 use crate::range::EpkRange;
-use crate::start::{Position, StartFrom};
+use crate::start::StartFrom;
 use cursor::Part;
+
+/// How often in a row a range may be found to be gone.
+const GONE_MAX: u32 = 10;
 
 /// A page of one of a cursor's ranges.
 #[derive(Clone, Debug)]
@@ -32,6 +40,8 @@ pub struct Puller {
     cursor: Cursor,
     next: usize,
     items_max: Option<u32>,
+    /// How long the server may wait for a change, if there is none.
+    wait: Option<Duration>,
     /// Ranges in a row that had nothing new.
     n_idle: usize,
 }
@@ -61,6 +71,23 @@ impl Puller {
         Ok(puller)
     }
 
+    /// Reads the changes of one partition key, a value per path, from `start`.
+    pub async fn start_key(
+        source: impl FeedSource,
+        key: Vec<Value>,
+        start: StartFrom,
+        mode: FeedMode,
+    ) -> Result<Puller, FeedError> {
+        let rid = source.describe().await?.identity.container_rid;
+        let mut cursor = Cursor::new(rid, mode, EpkRange::full(), start);
+        cursor.key = Some(key);
+        let mut puller = Puller::over(Arc::new(source), cursor);
+        if start == StartFrom::Now {
+            puller.prime().await?;
+        }
+        Ok(puller)
+    }
+
     /// Goes on where a cursor stands.
     pub async fn resume(source: impl FeedSource, cursor: Cursor, mode: FeedMode) -> Result<Puller, PullError> {
         if cursor.container_rid != source.describe().await?.identity.container_rid {
@@ -80,6 +107,7 @@ impl Puller {
             cursor,
             next: 0,
             items_max: None,
+            wait: None,
             n_idle: 0,
         }
     }
@@ -87,6 +115,14 @@ impl Puller {
     #[must_use]
     pub fn with_max_items(mut self, items: u32) -> Puller {
         self.items_max = Some(items);
+        self
+    }
+
+    /// Lets the server hold an empty answer back for `wait`, so that [`Puller::next`] returns as soon as something changes.
+    /// Servers that cannot do that answer at once.
+    #[must_use]
+    pub fn with_long_poll(mut self, wait: Duration) -> Puller {
+        self.wait = Some(wait);
         self
     }
 
@@ -100,8 +136,49 @@ impl Puller {
         self.n_idle >= self.cursor.parts.len()
     }
 
-    /// The next page with changes, or nothing once every range has been read and had none.
+    /// The next page with changes, or nothing once every range has been read and had none, and, with a long poll, had none
+    /// for that long.
     pub async fn next(&mut self) -> Result<Option<PulledPage>, FeedError> {
+        let mut n_gone = 0;
+        loop {
+            let found = self.sweep().await?;
+            let Some(wait) = self.wait.filter(|_| found.is_none()) else {
+                return Ok(found);
+            };
+            match self.wait_for_change(wait).await {
+                Err(FeedError::Gone) if n_gone < GONE_MAX => {
+                    n_gone += 1;
+                    self.fit().await?;
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// Asks for every range at once, and takes the first answer with changes. What the others would have answered comes
+    /// again, because only what was taken moves the cursor.
+    async fn wait_for_change(&mut self, wait: Duration) -> Result<Option<PulledPage>, FeedError> {
+        let cursor = self.cursor.clone();
+        let reads = cursor.parts.iter().enumerate().map(|(index, part)| {
+            let read = FeedRead {
+                wait: Some(wait),
+                ..self.read_of(&cursor, part)
+            };
+            let source = Arc::clone(&self.source);
+            async move { (index, source.read(read).await) }
+        });
+        let mut reads: FuturesUnordered<_> = reads.collect();
+        while let Some((index, page)) = reads.next().await {
+            let (page, _) = self.take(index, page?);
+            if !page.changes.is_empty() {
+                self.next = index + 1;
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn sweep(&mut self) -> Result<Option<PulledPage>, FeedError> {
         self.n_idle = 0;
         let mut n_gone = 0;
         while !self.is_caught_up() {
@@ -118,7 +195,7 @@ impl Puller {
                     }
                     self.n_idle += 1;
                 }
-                Err(FeedError::Gone) if n_gone < 10 => {
+                Err(FeedError::Gone) if n_gone < GONE_MAX => {
                     n_gone += 1;
                     self.fit().await?;
                 }
@@ -128,28 +205,41 @@ impl Puller {
         Ok(None)
     }
 
+    fn read_of<'a>(&self, cursor: &'a Cursor, part: &'a Part) -> FeedRead<'a> {
+        FeedRead {
+            items_max: self.items_max,
+            key: cursor.key.as_deref(),
+            ..FeedRead::new(&part.range, &part.position, cursor.mode)
+        }
+    }
+
     /// The next page of a part, and whether there may be more of it right away.
     async fn read(&mut self, index: usize) -> Result<(PulledPage, bool), FeedError> {
-        let part = &self.cursor.parts[index];
-        let read = FeedRead {
-            items_max: self.items_max,
-            ..FeedRead::new(&part.range, &part.position, self.cursor.mode)
-        };
+        let read = self.read_of(&self.cursor, &self.cursor.parts[index]);
         let page = self.source.read(read).await?;
-        let range = part.range.clone();
-        let before = std::mem::replace(&mut self.cursor.parts[index].position, Position::After(page.token));
+        Ok(self.take(index, page))
+    }
+
+    /// Moves the cursor behind a page.
+    fn take(&mut self, index: usize, page: FeedPage) -> (PulledPage, bool) {
+        let part = &mut self.cursor.parts[index];
+        let reached = part.position.moved_to(page.token);
+        let before = std::mem::replace(&mut part.position, reached);
         // A page may be empty although there is more to look through; then it got further.
-        let goes_on = !page.is_last && before != self.cursor.parts[index].position;
+        let goes_on = !page.is_last && before != part.position;
         let pulled = PulledPage {
-            range,
+            range: part.range.clone(),
             changes: page.changes,
             charge: page.charge,
         };
-        Ok((pulled, goes_on))
+        (pulled, goes_on)
     }
 
     /// Cuts ranges at the partitions' bounds, so that each lies within one.
     async fn fit(&mut self) -> Result<(), FeedError> {
+        if self.cursor.key.is_some() {
+            return Ok(());
+        }
         let partitions = self.source.partitions().await?;
         let mut parts = Vec::new();
         for part in &self.cursor.parts {

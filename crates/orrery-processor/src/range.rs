@@ -95,7 +95,7 @@ impl EpkRange {
 
     /// A measure of how many hashes fall into the range.
     pub fn width(&self) -> u128 {
-        number(&self.max, u128::MAX).saturating_sub(number(&self.min, 0))
+        number(&self.max).saturating_sub(number(&self.min))
     }
 
     /// The range of both; they must be neighbours.
@@ -107,11 +107,13 @@ impl EpkRange {
         }
     }
 
-    /// Cuts the range into `n` parts of about equal width. Fewer come out where the range is too narrow to cut.
+    /// Cuts the range into `n` parts of about equal width, at the bounds that partitions get when they split evenly: a lease that
+    /// ends where a partition will is not cut when it does. Fewer come out where the range is too narrow to cut.
     pub fn split_evenly(&self, n: usize) -> Vec<EpkRange> {
-        let (from, to) = (number(&self.min, 0), number(&self.max, u128::MAX));
-        let width = to.saturating_sub(from) / n.max(1) as u128;
-        let cuts = (1..n as u128).map(|part| text(from + width * part));
+        let (from, to) = (number(&self.min), number(&self.max));
+        let (width, parts) = (to.saturating_sub(from), n.max(1) as u128);
+        let (whole, rest) = (width / parts, width % parts);
+        let cuts = (1..parts).map(|part| text(from + whole * part + rest * part / parts));
         let mut parts = Vec::new();
         let mut min = self.min.clone();
         for cut in cuts.filter(|cut| self.min < *cut && *cut < self.max) {
@@ -128,11 +130,13 @@ impl EpkRange {
     }
 }
 
-/// The first sixteen bytes of an EPK as a number, padded with zeroes. `FF` is the end of the space that hashes fill, whose
-/// two highest bits are never set.
-fn number(epk: &str, end: u128) -> u128 {
+/// The highest hash: the two highest bits are never set.
+const LAST_HASH: u128 = u128::MAX >> 2;
+
+/// The first sixteen bytes of an EPK as a number, padded with zeroes. `FF` is the end of the space that hashes fill.
+fn number(epk: &str) -> u128 {
     if epk == MAX {
-        return end.min(u128::from_str_radix("40000000000000000000000000000000", 16).unwrap_or(end));
+        return LAST_HASH;
     }
     let padded = format!("{epk:0<32}");
     u128::from_str_radix(&padded[..32], 16).unwrap_or(0)
@@ -269,7 +273,15 @@ mod tests {
     fn an_even_cut_of_the_whole_space_follows_the_hashes() {
         let parts = EpkRange::full().split_evenly(4);
         let mins: Vec<_> = parts.iter().map(|part| part.start().get(..2).unwrap_or("")).collect();
-        assert_eq!(mins, ["", "10", "20", "30"]);
+        assert_eq!(mins, ["", "0F", "1F", "2F"]);
+    }
+
+    #[test]
+    fn cutting_in_two_and_again_in_two_is_cutting_in_four() {
+        let halves = EpkRange::full().split_evenly(2);
+        assert_eq!(halves[0].end(), "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF");
+        let quarters: Vec<EpkRange> = halves.iter().flat_map(|half| half.split_evenly(2)).collect();
+        assert_eq!(quarters, EpkRange::full().split_evenly(4));
     }
 
     proptest! {

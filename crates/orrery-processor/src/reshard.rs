@@ -77,6 +77,33 @@ fn split_of_version_0(lease: &Lease, parts: &[(&Partition, EpkRange)], names: &U
     parts.iter().map(child).collect()
 }
 
+/// Leases in place of `orphans`, which name partitions that are gone and not their ranges. Which of them covered what, nobody
+/// can say any more; together they covered `holes`, which no other lease does. So every part of those begins at the earliest
+/// of their positions: changes may come again, and none is left out. Nothing if the positions cannot be compared.
+pub fn replace_orphans<'a>(
+    orphans: &[Lease],
+    holes: &[EpkRange],
+    partitions: &'a [Partition],
+    names: &UnitNames,
+) -> Option<Vec<Lease>> {
+    let [first, rest @ ..] = orphans else { return None };
+    let mut earliest = first.clone();
+    for orphan in rest {
+        earliest = match (&earliest.continuation, &orphan.continuation) {
+            (Some(one), Some(other)) if other.lsn()? < one.lsn()? => orphan.clone(),
+            (Some(_), Some(_)) => earliest,
+            // One of them has read nothing yet.
+            _ => earliest.unread(),
+        };
+    }
+    let mut parts: Vec<(&Partition, EpkRange)> = Vec::new();
+    for hole in holes {
+        let part = |partition: &'a Partition| Some((partition, partition.range.intersection(hole)?));
+        parts.extend(partitions.iter().filter_map(part));
+    }
+    Some(split_of_version_0(&earliest, &parts, names))
+}
+
 /// A lease for a part of another one.
 pub(crate) fn epk_child(lease: &Lease, range: EpkRange, names: &UnitNames) -> Lease {
     let token = range.to_string();
@@ -89,6 +116,7 @@ mod tests {
     use crate::lease::FeedMode;
     use crate::names::SourceIdentity;
     use crate::range::Tiling;
+    use crate::start::{Position, StartFrom};
     use crate::token::FeedToken;
 
     fn names() -> UnitNames {
@@ -206,6 +234,35 @@ mod tests {
             &["@-10", "@10-20", "@20-FF"],
             Some(&[(1, "-10"), (1, "10-20")]),
         );
+    }
+
+    #[test]
+    fn leases_of_partitions_that_are_gone_give_way_to_their_children_at_the_earliest_position() {
+        let orphan = |token: &str, continuation: Option<u64>| Lease {
+            range: None,
+            continuation: continuation.map(FeedToken::at),
+            ..lease(0, token, "-FF")
+        };
+        let partitions = ["3@-10", "4@10-20", "5@20-30", "6@30-FF"].map(partition);
+        let replaced = |orphans: &[Lease], holes: &[&str]| {
+            let holes: Vec<EpkRange> = holes.iter().map(|hole| hole.parse().unwrap()).collect();
+            let children = replace_orphans(orphans, &holes, &partitions, &names()).unwrap();
+            let place = |lease: Lease| {
+                assert!(!lease.is_retired() && lease.id == names().lease(&lease.token));
+                (lease.version, lease.token.clone(), lease.position().unwrap())
+            };
+            children.into_iter().map(place).collect::<Vec<_>>()
+        };
+        let at = |lsn| Position::After(FeedToken::at(lsn));
+        let whole = [(0, "3".to_owned(), at(7)), (0, "4".to_owned(), at(7))];
+        assert_eq!(replaced(&[orphan("0", Some(7))], &["-20"]), whole);
+        let both = [orphan("0", Some(9)), orphan("1", Some(7))];
+        let everywhere: Vec<_> = ["3", "4", "5", "6"].map(|id| (0, id.to_owned(), at(7))).into();
+        assert_eq!(replaced(&both, &["-FF"]), everywhere);
+        let part = [(1, "10-15".to_owned(), at(7))];
+        assert_eq!(replaced(&[orphan("0", Some(7))], &["10-15"]), part);
+        let unread = replaced(&[orphan("0", Some(9)), orphan("1", None)], &["-10"]);
+        assert_eq!(unread, [(0, "3".to_owned(), Position::From(StartFrom::Beginning))]);
     }
 
     #[test]

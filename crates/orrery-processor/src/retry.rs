@@ -92,6 +92,12 @@ impl Delivery {
         delivery
     }
 
+    /// The batch has failed so often before, elsewhere.
+    #[must_use]
+    pub fn having_failed(self, n_failed: u32) -> Delivery {
+        Delivery { n_failed, ..self }
+    }
+
     fn push(&mut self, slice: Range<usize>) {
         if !slice.is_empty() {
             self.pending.push(slice);
@@ -162,7 +168,7 @@ impl Delivery {
     }
 
     pub fn failed(&mut self, policy: &RetryPolicy, jitter: f64) -> AfterFailure {
-        self.n_failed += 1;
+        self.n_failed = self.n_failed.saturating_add(1);
         let Some(slice) = self.current() else {
             return AfterFailure::Narrow;
         };

@@ -46,10 +46,60 @@ impl StartFrom {
 }
 
 /// Where a read begins.
+///
+/// A reader that began at a time keeps it beside its tokens: where partitions were merged, changes from before that time may
+/// lie behind newer ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
     After(FeedToken),
+    /// After a token, without what is not newer than a time.
+    AfterSince(FeedToken, SystemTime),
     From(StartFrom),
+}
+
+impl Position {
+    /// Behind a page that was read from here.
+    #[must_use]
+    pub fn moved_to(&self, token: FeedToken) -> Position {
+        match self.time() {
+            Some(time) => Position::AfterSince(token, time),
+            None => Position::After(token),
+        }
+    }
+
+    /// The token, once something was read.
+    pub fn token(&self) -> Option<&FeedToken> {
+        match self {
+            Position::After(token) | Position::AfterSince(token, _) => Some(token),
+            Position::From(_) => None,
+        }
+    }
+
+    /// The time that everything read from here has to be newer than, if the reader was told one.
+    pub fn time(&self) -> Option<SystemTime> {
+        match self {
+            Position::AfterSince(_, time) | Position::From(StartFrom::Time(time)) => Some(*time),
+            Position::After(_) | Position::From(StartFrom::Now | StartFrom::Beginning) => None,
+        }
+    }
+
+    /// The start that goes along with a position, as text: all of it, or the time that stays beside a token.
+    pub(crate) fn start(&self) -> Option<StartFrom> {
+        match self {
+            Position::After(_) => None,
+            Position::AfterSince(_, time) => Some(StartFrom::Time(*time)),
+            Position::From(start) => Some(*start),
+        }
+    }
+
+    /// The reverse of its token and its start.
+    pub(crate) fn of(token: Option<FeedToken>, start: Option<StartFrom>) -> Option<Position> {
+        match (token, start) {
+            (Some(token), Some(StartFrom::Time(time))) => Some(Position::AfterSince(token, time)),
+            (Some(token), _) => Some(Position::After(token)),
+            (None, start) => start.map(Position::From),
+        }
+    }
 }
 
 /// The clock of a lease's `timestamp`: UTC, milliseconds, `Z`.
@@ -79,6 +129,19 @@ mod tests {
             assert_eq!(StartFrom::parse(&start.to_text()), Some(start));
         }
         assert_eq!(StartFrom::parse("tomorrow"), None);
+    }
+
+    #[test]
+    fn the_time_a_reader_began_at_stays_with_it() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_681_302);
+        let began = Position::From(StartFrom::Time(time));
+        let reached = began.moved_to(FeedToken::at(5)).moved_to(FeedToken::at(7));
+        assert_eq!(reached, Position::AfterSince(FeedToken::at(7), time));
+        assert_eq!(Position::of(reached.token().cloned(), reached.start()), Some(reached));
+        for start in [StartFrom::Now, StartFrom::Beginning] {
+            let reached = Position::From(start).moved_to(FeedToken::at(7));
+            assert_eq!(reached, Position::After(FeedToken::at(7)), "nobody asked for a time");
+        }
     }
 
     #[test]

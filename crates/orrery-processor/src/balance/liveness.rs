@@ -15,6 +15,8 @@ use crate::lease::Lease;
 const SERVER_STAMP_PRECISION: Duration = Duration::from_secs(1);
 /// A request older than this many cycles is forgotten, so that a dead host does not count as present.
 const WANT_CYCLES: u32 = 6;
+/// A lease that nobody has taken for this many cycles, although everybody might have, is left over.
+const LEFT_OVER_CYCLES: u32 = 2;
 
 /// State of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,21 @@ impl Watch {
         } else {
             Liveness::Live
         }
+    }
+
+    /// Whether a lease that nobody reads has been there for so long that whoever has a share of it to take cannot, or may not, have
+    /// more.
+    pub(super) fn is_left_over(&self, lease: &Lease, now: Duration, settings: &BalanceSettings) -> bool {
+        let taken_for_live = lease.owner().map_or(Duration::ZERO, |_| settings.expiry);
+        let watched = self.seen.get(&lease.id).map(|seen| now.saturating_sub(seen.since));
+        watched.is_some_and(|watched| watched >= taken_for_live + LEFT_OVER_CYCLES * settings.acquire_interval)
+    }
+
+    /// Whether a lease was written since our first listing, so that its owner was alive after we began.
+    pub(super) fn was_written(&self, lease: &Lease) -> bool {
+        self.seen
+            .get(&lease.id)
+            .is_some_and(|seen| seen.n_listings < self.n_listings)
     }
 
     /// Whether `owner` had another number of leases in the listing before.

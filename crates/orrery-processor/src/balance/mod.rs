@@ -41,7 +41,7 @@ pub struct Listing {
 pub struct BalanceSettings {
     pub acquire_interval: Duration,
     pub expiry: Duration,
-    /// Never hold fewer, if there are as many.
+    /// No host is brought below so many, and takes as many if they are free. The same for all hosts of a unit.
     pub leases_min: usize,
     /// Never take more than this.
     pub leases_max: Option<usize>,
@@ -105,11 +105,12 @@ pub fn balance(
     settings: &BalanceSettings,
 ) -> Vec<LeaseAction> {
     let view = View::new(listing, watch, me, now, settings);
-    let mut actions = Vec::new();
-    if let Some(lease) = view.newer_namesake() {
-        actions.push(LeaseAction::StopForNamesake { id: lease.id.clone() });
-        return actions;
+    match view.namesake() {
+        Namesake::None => {}
+        Namesake::Perhaps => return Vec::new(),
+        Namesake::Alive(lease) => return vec![LeaseAction::StopForNamesake { id: lease.id.clone() }],
     }
+    let mut actions = Vec::new();
     view.adopt(running, &mut actions);
     view.check(running, &mut actions);
     let mut shares = view.shares();
@@ -117,6 +118,16 @@ pub fn balance(
     view.rebalance(&mut shares, n_taken, &mut actions);
     view.give(running, &mut actions);
     actions
+}
+
+/// Whether a later process runs under our name, as far as its leases tell.
+enum Namesake<'a> {
+    /// Nobody's leases say so, or they have expired: who wrote them is dead, whatever its clock said when it started.
+    None,
+    /// Its leases are as they were when we began, and have not expired: the next listings will tell.
+    Perhaps,
+    /// It wrote this lease after we began.
+    Alive(&'a Lease),
 }
 
 struct View<'a> {
@@ -164,9 +175,14 @@ impl<'a> View<'a> {
         self.liveness.get(lease.id.as_str()) != Some(&Liveness::Live)
     }
 
-    fn newer_namesake(&self) -> Option<&Lease> {
+    fn namesake(&self) -> Namesake<'a> {
         let newer = |lease: &&Lease| judge(lease, self.me) == Conflict::NewerNamesake;
-        self.listing.leases.iter().find(newer)
+        let theirs: Vec<&Lease> = self.listing.leases.iter().filter(newer).collect();
+        match theirs.iter().find(|lease| self.watch.was_written(lease)) {
+            Some(lease) => Namesake::Alive(lease),
+            None if theirs.iter().any(|lease| !self.is_free(lease)) => Namesake::Perhaps,
+            None => Namesake::None,
+        }
     }
 
     /// Leases that name us and that we do not read: handed over, or left behind by a process of this name.
@@ -202,7 +218,9 @@ impl<'a> View<'a> {
             .filter(|lease| !self.is_free(lease) || self.is_mine(lease));
         let owners = owned.filter_map(Lease::owner);
         let asking = self.wants.values().map(|want| want.by.name.as_str());
-        Shares::new(owners, asking.chain([self.me.name.as_str()]), self.listing.leases.len())
+        let present = asking.chain([self.me.name.as_str()]);
+        let (n_leases, kept) = (self.listing.leases.len(), self.settings.leases_min);
+        Shares::new(owners, present, n_leases, kept)
     }
 
     /// Our share, within the configured limits.
@@ -211,15 +229,23 @@ impl<'a> View<'a> {
         shares.target().min(most).max(self.settings.leases_min)
     }
 
+    /// Free leases up to our share; and beyond it, as far as we may, those that the others leave: they may have all that they are
+    /// allowed to have, and somebody has to read them.
     fn take_free(&self, running: &BTreeSet<String>, shares: &mut Shares<'a>, actions: &mut Vec<LeaseAction>) -> usize {
-        let need = self.target(shares).saturating_sub(shares.of(&self.me.name));
+        let n_mine = shares.of(&self.me.name);
+        let need = self.target(shares).saturating_sub(n_mine);
+        let room = self.settings.leases_max.unwrap_or(usize::MAX).saturating_sub(n_mine);
         let mut free: Vec<&Lease> = self.listing.leases.iter().collect();
         // One that we still read has to be let go first, or it would be read twice.
         free.retain(|lease| self.is_free(lease) && !self.is_mine(lease) && !running.contains(&lease.id));
         self.in_our_order(&mut free);
-        let taken = free.into_iter().take(need.min(self.settings.takes_per_cycle));
         let mut n_taken = 0;
-        for lease in taken {
+        for lease in free {
+            let is_share = n_taken < need;
+            let is_left_over = || n_taken < room && self.watch.is_left_over(lease, self.now, self.settings);
+            if n_taken >= self.settings.takes_per_cycle || !(is_share || is_left_over()) {
+                continue;
+            }
             let (why, how) = match lease.owner() {
                 None => (Why::Free, Takeover::Clean),
                 Some(_) => (Why::Expired, Takeover::AfterCrash),

@@ -9,22 +9,27 @@ use std::collections::BTreeMap;
 pub(super) struct Shares<'a> {
     counts: BTreeMap<&'a str, usize>,
     n_leases: usize,
+    /// What nobody takes from a host.
+    kept: usize,
     /// Hosts we have decided not to take from in this cycle.
     spared: Vec<&'a str>,
 }
 
 impl<'a> Shares<'a> {
-    /// One `owners` entry per owned lease; `present` are hosts that count although they may own none.
+    /// One `owners` entry per owned lease; `present` are hosts that count although they may own none. Nobody is brought below
+    /// `kept` leases.
     pub fn new(
         owners: impl Iterator<Item = &'a str>,
         present: impl Iterator<Item = &'a str>,
         n_leases: usize,
+        kept: usize,
     ) -> Shares<'a> {
         let mut counts: BTreeMap<&str, usize> = present.map(|host| (host, 0)).collect();
         owners.for_each(|owner| *counts.entry(owner).or_default() += 1);
         Shares {
             counts,
             n_leases,
+            kept,
             spared: Vec::new(),
         }
     }
@@ -40,7 +45,7 @@ impl<'a> Shares<'a> {
 
     /// Whether a lease of `owner` may go to `taker`, who wants `target` of them.
     pub fn can_take(&self, owner: &str, taker: &str, target: usize) -> bool {
-        self.of(taker) < target && self.of(owner) >= self.of(taker) + 2
+        self.of(taker) < target && self.of(owner) >= self.of(taker) + 2 && self.of(owner) > self.kept
     }
 
     pub fn take(&mut self, from: Option<&'a str>, to: &'a str) {

@@ -213,11 +213,52 @@ fn a_lease_that_was_taken_from_us_is_let_go_before_it_is_taken_again() {
 }
 
 #[test]
-fn a_later_process_of_our_name_stops_us() {
+fn a_later_process_of_our_name_that_renews_stops_us() {
     let mut later = mark("me");
     later.incarnation.started_ms = 9;
-    let actions = Case::new(vec![lease(0, Some(&mark("me"))), lease(1, Some(&later))]).decide(&["u..0"]);
+    let mut case = Case::new(vec![lease(0, Some(&later)), lease(1, None)]);
+    assert_eq!(
+        case.decide(&[]),
+        [],
+        "it may be alive or dead; until that is known, nothing is taken"
+    );
+    case.listing.leases[0].etag = Some("renewed".into());
+    assert_eq!(case.decide(&[]), [LeaseAction::StopForNamesake { id: "u..0".into() }]);
+}
+
+#[test]
+fn a_later_process_of_our_name_that_takes_our_lease_stops_us() {
+    let mut later = mark("me");
+    later.incarnation.started_ms = 9;
+    let mut case = Case::new(vec![lease(0, Some(&mark("me"))), lease(1, Some(&mark("me")))]);
+    assert_eq!(n_takes(&case.decide(&[]), Why::Ours), 2);
+    case.listing.leases[1] = Lease {
+        etag: Some("taken".into()),
+        ..lease(1, Some(&later))
+    };
+    let actions = case.decide(&["u..0", "u..1"]);
     assert_eq!(actions, [LeaseAction::StopForNamesake { id: "u..1".into() }]);
+}
+
+#[test]
+fn expired_leases_of_a_process_of_our_name_are_ours_whatever_its_clock_said() {
+    let mut later = mark("me");
+    later.incarnation.started_ms = 9;
+    let mut case = Case::new(vec![lease(0, Some(&later)), lease(1, Some(&later))]);
+    let written = case.listing.leases[0].written_at_s.unwrap();
+    case.listing.server_now_ms = Some((written + 61) * 1000);
+    assert_eq!(n_takes(&case.decide(&[]), Why::Ours), 2);
+}
+
+#[test]
+fn a_lease_that_a_host_of_another_kind_took_from_ours_is_not_asked_for() {
+    let robbed = |n: usize| Lease {
+        owner: Some("dotnet".into()),
+        ..lease(n, Some(&mark("rust")))
+    };
+    let mut case = Case::new((0..4).map(robbed).collect());
+    let actions = case.decide(&[]);
+    assert_eq!((actions.len(), n_takes(&actions, Why::Stolen)), (1, 1), "{actions:?}");
 }
 
 #[test]

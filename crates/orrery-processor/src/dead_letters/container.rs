@@ -12,12 +12,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::{DeadLetter, DeadLetterStore, sort};
+use super::{DeadLetter, DeadLetterStore, place, sort};
 use crate::error::StoreError;
 use crate::store::store_error;
 
-const LIST: &str = "SELECT * FROM c WHERE c.processor = @processor";
 const KEYS: &str = "SELECT VALUE c.key FROM c WHERE c.processor = @processor";
+const OF_KEY: &str = "SELECT * FROM c WHERE c.processor = @processor AND c.key = @key ORDER BY c.lsn";
+const OF_KEY_FROM: &str =
+    "SELECT * FROM c WHERE c.processor = @processor AND c.key = @key AND c.lsn >= @lsn ORDER BY c.lsn";
 
 /// A container that takes letters.
 #[derive(Clone)]
@@ -65,36 +67,64 @@ impl ContainerDeadLetters {
         }
     }
 
-    async fn query<T>(&self, text: &str, processor: &str, limit: usize) -> Result<Vec<T>, StoreError>
+    /// Gives the items of a query to `take`, until it has had enough.
+    async fn query<T>(&self, query: Query, mut take: impl FnMut(T) -> bool) -> Result<(), StoreError>
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let query = Query::from(text)
-            .with_parameter("@processor", processor)
-            .map_err(store_error)?;
         let found = self
             .client
             .query_items::<T>(query, FeedScope::full_container(), None)
             .await;
         let mut pages = found.map_err(store_error)?.into_pages();
-        let mut items = Vec::new();
         while let Some(page) = pages.next().await {
-            items.extend(page.map_err(store_error)?.into_items());
-            if items.len() >= limit {
-                break;
+            for item in page.map_err(store_error)?.into_items() {
+                if !take(item) {
+                    return Ok(());
+                }
             }
         }
-        Ok(items)
+        Ok(())
     }
 
-    async fn list_some(&self, processor: &str, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        let mut letters: Vec<DeadLetter> = self.query(LIST, processor, limit).await?;
+    async fn list_key(
+        &self,
+        processor: &str,
+        key: &str,
+        after: Option<&DeadLetter>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        let from = after.and_then(|after| after.lsn);
+        let query = Query::from(if from.is_some() { OF_KEY_FROM } else { OF_KEY });
+        let query = query.with_parameter("@processor", processor).map_err(store_error)?;
+        let mut query = query.with_parameter("@key", key).map_err(store_error)?;
+        if let Some(lsn) = from {
+            query = query.with_parameter("@lsn", lsn).map_err(store_error)?;
+        }
+        let mut letters: Vec<DeadLetter> = Vec::new();
+        let take = |letter: DeadLetter| {
+            // The server's order says nothing about those of one transaction, so all of them are needed.
+            if letters.len() >= limit && letters.last().is_some_and(|last| last.lsn != letter.lsn) {
+                return false;
+            }
+            if after.is_none_or(|after| place(&letter) > place(after)) {
+                letters.push(letter);
+            }
+            true
+        };
+        self.query(query, take).await?;
         sort(&mut letters);
         Ok(letters)
     }
 
     async fn list_keys(&self, processor: &str) -> Result<Vec<String>, StoreError> {
-        let mut keys: Vec<String> = self.query(KEYS, processor, usize::MAX).await?;
+        let query = Query::from(KEYS).with_parameter("@processor", processor);
+        let mut keys: Vec<String> = Vec::new();
+        let take = |key| {
+            keys.push(key);
+            true
+        };
+        self.query(query.map_err(store_error)?, take).await?;
         keys.sort_unstable();
         keys.dedup();
         Ok(keys)
@@ -147,8 +177,14 @@ impl DeadLetterStore for ContainerDeadLetters {
         self.put_one(letter).boxed()
     }
 
-    fn list<'a>(&'a self, processor: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>> {
-        self.list_some(processor, limit).boxed()
+    fn of_key<'a>(
+        &'a self,
+        processor: &'a str,
+        key: &'a str,
+        after: Option<&'a DeadLetter>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>> {
+        self.list_key(processor, key, after, limit).boxed()
     }
 
     fn keys<'a>(&'a self, processor: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {

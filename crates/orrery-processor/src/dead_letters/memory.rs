@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::{DeadLetter, DeadLetterStore, sort};
+use super::{DeadLetter, DeadLetterStore, place, sort};
 use crate::error::StoreError;
 
 /// Letters that end with the process. Clones share them.
@@ -33,9 +33,19 @@ impl DeadLetterStore for MemoryDeadLetters {
         async { Ok(()) }.boxed()
     }
 
-    fn list<'a>(&'a self, processor: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>> {
-        let mut letters = self.letters();
-        letters.retain(|letter| letter.processor == processor);
+    fn of_key<'a>(
+        &'a self,
+        processor: &'a str,
+        key: &'a str,
+        after: Option<&'a DeadLetter>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>> {
+        let is_wanted = |letter: &&DeadLetter| {
+            let is_behind = after.is_none_or(|after| place(letter) > place(after));
+            letter.processor == processor && letter.key == key && is_behind
+        };
+        let mut letters: Vec<_> = self.with(|letters| letters.values().filter(is_wanted).cloned().collect());
+        sort(&mut letters);
         letters.truncate(limit);
         async { Ok(letters) }.boxed()
     }

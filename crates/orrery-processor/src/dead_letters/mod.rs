@@ -8,6 +8,7 @@ mod container;
 mod memory;
 mod replay;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct DeadLetter {
     /// Resource id of the monitored container.
     pub source: String,
     pub lease_token: String,
+    /// The lease's epoch when the change was given up: what went before it in its key came under this one or a lower one.
+    #[serde(default)]
+    pub epoch: u64,
     /// Keys that the lease covered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<EpkRange>,
@@ -37,6 +41,9 @@ pub struct DeadLetter {
     pub key: String,
     pub item_id: Option<String>,
     pub lsn: Option<u64>,
+    /// Place within its transaction, among the changes of its key.
+    #[serde(default)]
+    pub index: u32,
     pub committed_at: Option<u64>,
     pub operation: Option<String>,
     /// Not tried at all: an earlier change of its key was dead-lettered.
@@ -54,10 +61,15 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// What a letter is about decides its id. Two versions of one item differ in their LSN.
-    pub fn id_of(source: &str, key: &str, change: &Change) -> String {
+    /// What a letter is about decides its id. Two versions of one item differ in their LSN or, if one transaction made both, in
+    /// the number of versions before them in it.
+    pub fn id_of(source: &str, key: &str, change: &Change, n_before: u32) -> String {
         let lsn = change.metadata.lsn.unwrap_or_default().to_string();
-        let parts = [source, change.id().unwrap_or_default(), key, &lsn];
+        let mut parts = vec![source, change.id().unwrap_or_default(), key, &lsn];
+        let n_before = n_before.to_string();
+        if n_before != "0" {
+            parts.push(&n_before);
+        }
         let hash = digest(&SHA256, parts.join("\n").as_bytes());
         hash.as_ref()
             .iter()
@@ -89,6 +101,30 @@ impl DeadLetter {
     }
 }
 
+/// Where a change stands within its transaction. Latest versions have one change per item there; what of a transaction was
+/// overwritten since is not told any more, so only the item's own versions are counted for what has to stay the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Within {
+    /// Among the changes of its key.
+    pub index: u32,
+    /// How many changes of the same item come before it.
+    pub n_before: u32,
+}
+
+impl Within {
+    /// Of a change among others, those of its key in order.
+    pub fn of(changes: &[Change], at: usize, key_paths: &[String]) -> Within {
+        let (change, key) = (&changes[at], changes[at].key(key_paths));
+        let is_beside = |other: &&Change| other.metadata.lsn == change.metadata.lsn && other.key(key_paths) == key;
+        let before = || changes[..at].iter().filter(is_beside);
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Within {
+            index: count(before().count()),
+            n_before: count(before().filter(|other| other.id() == change.id()).count()),
+        }
+    }
+}
+
 pub(crate) fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Create => "create",
@@ -103,18 +139,49 @@ pub trait DeadLetterStore: Send + Sync + 'static {
     /// Stores a letter, over an earlier one with its id.
     fn put<'a>(&'a self, letter: &'a DeadLetter) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// A processor's letters, at most `limit`, those of one key in the order of their LSNs.
-    fn list<'a>(&'a self, processor: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>>;
-
     /// Keys of a processor that have letters.
     fn keys<'a>(&'a self, processor: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
+
+    /// Letters of one key in the order of their LSNs, those of one transaction in the order of its operations, that come after a
+    /// letter; all that come before the last one given are among them. About `limit`: a transaction is not cut.
+    fn of_key<'a>(
+        &'a self,
+        processor: &'a str,
+        key: &'a str,
+        after: Option<&'a DeadLetter>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>>;
+
+    /// A processor's letters, at most `limit`, key by key.
+    fn list<'a>(&'a self, processor: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<DeadLetter>, StoreError>> {
+        let listing = async move {
+            let mut letters = Vec::new();
+            for key in self.keys(processor).await? {
+                while letters.len() < limit {
+                    let after = letters.last().filter(|last: &&DeadLetter| last.key == key);
+                    let more = self.of_key(processor, &key, after, limit - letters.len()).await?;
+                    if more.is_empty() {
+                        break;
+                    }
+                    letters.extend(more);
+                }
+            }
+            letters.truncate(limit);
+            Ok(letters)
+        };
+        listing.boxed()
+    }
 
     fn delete<'a>(&'a self, letter: &'a DeadLetter) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
-/// The order in which letters are replayed: by key, then as the changes happened.
+/// A letter's place in the order in which letters are replayed: by key, then as the changes happened.
+fn place(letter: &DeadLetter) -> (&str, Option<u64>, u32, &str) {
+    (&letter.key, letter.lsn, letter.index, &letter.id)
+}
+
 pub(crate) fn sort(letters: &mut [DeadLetter]) {
-    letters.sort_by(|one, other| (&one.key, one.lsn, &one.id).cmp(&(&other.key, other.lsn, &other.id)));
+    letters.sort_by(|one, other| place(one).cmp(&place(other)));
 }
 
 #[cfg(test)]
@@ -133,9 +200,14 @@ mod tests {
                 ..Default::default()
             },
         };
-        let id = |source, key, lsn| DeadLetter::id_of(source, key, &change(lsn));
-        assert_eq!(id("c", "[1]", 7), id("c", "[1]", 7));
-        let others = [id("c", "[1]", 8), id("c", "[2]", 7), id("d", "[1]", 7)];
-        assert!(!others.contains(&id("c", "[1]", 7)));
+        let id = |source, key, lsn, n_before| DeadLetter::id_of(source, key, &change(lsn), n_before);
+        assert_eq!(id("c", "[1]", 7, 0), id("c", "[1]", 7, 0));
+        let others = [
+            id("c", "[1]", 8, 0),
+            id("c", "[2]", 7, 0),
+            id("d", "[1]", 7, 0),
+            id("c", "[1]", 7, 1),
+        ];
+        assert!(!others.contains(&id("c", "[1]", 7, 0)));
     }
 }

@@ -9,8 +9,8 @@ use std::future::Future;
 use super::{DeadLetter, DeadLetterStore};
 use crate::error::{Cause, StoreError};
 
-/// Letters looked at per round.
-const ROUND: usize = 1000;
+/// Letters read at a time.
+const ROUND: usize = 100;
 
 /// What a replay came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub struct ReplayError {
 }
 
 /// Gives a processor's letters for which `wanted` says yes to `handle`, until none is left that can be handled.
+/// [`crate::Processor::replay`] gives them to the processor's own delegate.
 ///
 /// ```
 /// use orrery_processor::dead_letters::{MemoryDeadLetters, replay};
@@ -56,35 +57,76 @@ where
     R: Future<Output = Result<(), E>>,
     E: Into<Cause>,
 {
-    let mut done = Replay::default();
-    let mut failed_keys = BTreeSet::new();
-    loop {
-        let failed = |source, handled| ReplayError { handled, source };
-        let letters = store
-            .list(processor, ROUND)
-            .await
-            .map_err(|error| failed(error, done.handled))?;
-        let before = done.handled;
-        for letter in letters.into_iter().filter(&wanted) {
-            if failed_keys.contains(&letter.key) {
-                continue;
+    let mut replaying = Replaying {
+        store,
+        processor,
+        wanted,
+        handle,
+        done: Replay::default(),
+    };
+    match replaying.run().await {
+        Ok(()) => Ok(replaying.done),
+        Err(source) => Err(ReplayError {
+            handled: replaying.done.handled,
+            source,
+        }),
+    }
+}
+
+struct Replaying<'a, W, H> {
+    store: &'a dyn DeadLetterStore,
+    processor: &'a str,
+    wanted: W,
+    handle: H,
+    done: Replay,
+}
+
+impl<W, H, R, E> Replaying<'_, W, H>
+where
+    W: Fn(&DeadLetter) -> bool,
+    H: Fn(DeadLetter) -> R,
+    R: Future<Output = Result<(), E>>,
+    E: Into<Cause>,
+{
+    /// Key after key, and again as long as letters came meanwhile that can be handled.
+    async fn run(&mut self) -> Result<(), StoreError> {
+        let mut failed = BTreeSet::new();
+        loop {
+            let n_before = self.done.handled;
+            for key in self.store.keys(self.processor).await? {
+                if failed.contains(&key) {
+                    continue;
+                }
+                if let Some(error) = self.replay_key(&key).await? {
+                    self.done.failed.push((key.clone(), error));
+                    failed.insert(key);
+                }
             }
-            match handle(letter.clone()).await {
-                Ok(()) => {
-                    store
-                        .delete(&letter)
-                        .await
-                        .map_err(|error| failed(error, done.handled))?;
-                    done.handled += 1;
-                }
-                Err(error) => {
-                    failed_keys.insert(letter.key.clone());
-                    done.failed.push((letter.key, crate::delegate::chain(&*error.into())));
-                }
+            if self.done.handled == n_before {
+                return Ok(());
             }
         }
-        if done.handled == before {
-            return Ok(done);
+    }
+
+    /// The error of a letter that stays, and everything behind it.
+    async fn replay_key(&mut self, key: &str) -> Result<Option<String>, StoreError> {
+        let mut last: Option<DeadLetter> = None;
+        loop {
+            let letters = self.store.of_key(self.processor, key, last.as_ref(), ROUND).await?;
+            let Some(end) = letters.last().cloned() else {
+                return Ok(None);
+            };
+            for letter in letters {
+                if !(self.wanted)(&letter) {
+                    continue;
+                }
+                if let Err(error) = (self.handle)(letter.clone()).await {
+                    return Ok(Some(crate::delegate::chain(&*error.into())));
+                }
+                self.store.delete(&letter).await?;
+                self.done.handled += 1;
+            }
+            last = Some(end);
         }
     }
 }
@@ -102,10 +144,12 @@ mod tests {
             processor: "p".into(),
             source: "c".into(),
             lease_token: "-FF".into(),
+            epoch: 1,
             range: None,
             key: key.into(),
             item_id: None,
             lsn: Some(lsn),
+            index: 0,
             committed_at: None,
             operation: None,
             parked: false,
@@ -116,6 +160,29 @@ mod tests {
             current: None,
             previous: None,
         }
+    }
+
+    #[tokio::test]
+    async fn letters_behind_many_that_fail_or_are_not_wanted_are_reached() {
+        let store = MemoryDeadLetters::default();
+        for lsn in 0..1_500 {
+            store.put(&letter("a", lsn)).await.unwrap();
+        }
+        for number in 0..300 {
+            store.put(&letter(&format!("k{number:04}"), 1)).await.unwrap();
+        }
+        store.put(&letter("z", 1)).await.unwrap();
+        let handle = |letter: DeadLetter| async move {
+            if letter.key.starts_with('k') {
+                Err("still bad")
+            } else {
+                Ok(())
+            }
+        };
+        let wanted = |letter: &DeadLetter| letter.key != "a" || letter.lsn >= Some(1_490);
+        let done = replay(&store, "p", wanted, handle).await.unwrap();
+        assert_eq!((done.handled, done.failed.len()), (11, 300));
+        assert_eq!(store.letters().len(), 1_490 + 300);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 pub use change::{Change, ChangeMetadata, Operation};
 
@@ -44,6 +45,8 @@ pub struct FeedRead<'a> {
     pub facts_only: bool,
     /// Go on at the oldest change that is kept, if the position is older than that and the server can.
     pub from_oldest: bool,
+    /// Only the changes of one partition key: a value per path. The range does not matter then.
+    pub key: Option<&'a [Value]>,
 }
 
 impl<'a> FeedRead<'a> {
@@ -57,6 +60,7 @@ impl<'a> FeedRead<'a> {
             wait: None,
             facts_only: false,
             from_oldest: false,
+            key: None,
         }
     }
 }
@@ -78,12 +82,40 @@ pub struct FeedPage {
     pub activity_id: Option<String>,
     /// Region that answered, where the account says so.
     pub region: Option<String>,
+    /// Id of the partition that answered, where the server says so.
+    pub partition_id: Option<String>,
 }
 
 /// The token of this moment: what changes later comes after it.
 pub async fn token_now(source: &dyn FeedSource, range: &EpkRange, mode: FeedMode) -> Result<FeedToken, FeedError> {
     let now = Position::From(StartFrom::Now);
     Ok(source.read(FeedRead::new(range, &now, mode)).await?.token)
+}
+
+/// Whether the server can go back to the oldest change it keeps. Latest versions always can be read from the beginning; of all
+/// versions, Azure has only now and tokens.
+pub(crate) async fn reaches_back(source: &dyn FeedSource, range: &EpkRange, mode: FeedMode) -> Result<bool, FeedError> {
+    let beginning = Position::From(StartFrom::Beginning);
+    can_start(source, range, &beginning, mode).await
+}
+
+/// Whether the server takes a start.
+pub(crate) async fn can_start(
+    source: &dyn FeedSource,
+    range: &EpkRange,
+    from: &Position,
+    mode: FeedMode,
+) -> Result<bool, FeedError> {
+    let read = FeedRead {
+        items_max: Some(1),
+        facts_only: true,
+        ..FeedRead::new(range, from, mode)
+    };
+    match source.read(read).await {
+        Ok(_) => Ok(true),
+        Err(FeedError::WindowExceeded(_) | FeedError::Fatal(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// A container's change feed.
@@ -96,10 +128,15 @@ pub trait FeedSource: Send + Sync + 'static {
     /// The physical partitions now, asked of the server.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>>;
 
-    /// The range of the partition with this id, if it serves now. Only old leases are known by ids.
+    /// The same with their ids, which may cost a request each. Only old leases are known by ids.
+    fn named_partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>> {
+        self.partitions()
+    }
+
+    /// The range of the partition with this id, if it serves now.
     fn partition_of<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<EpkRange>, FeedError>> {
         let found = async move {
-            let partitions = self.partitions().await?;
+            let partitions = self.named_partitions().await?;
             let named = partitions
                 .into_iter()
                 .find(|partition| partition.id.as_deref() == Some(id));

@@ -6,12 +6,15 @@
 //! a change of layout is noticed. Invariant: the intervals we write cover the range that is read, or the SDK would start
 //! the rest from its beginning.
 
+use std::time::SystemTime;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::lease::FeedMode;
 use crate::range::EpkRange;
+use crate::start::StartFrom;
 use crate::token::FeedToken;
 
 const PREFIX: &str = "c1.";
@@ -40,8 +43,18 @@ struct Interval {
     server_continuation: Option<String>,
 }
 
-/// A token of the SDK that goes on reading `range` after `token`.
-pub fn write(container_rid: &str, range: &EpkRange, token: &FeedToken, mode: FeedMode) -> String {
+/// A token of the SDK that goes on reading `range` after `token`, leaving out what is not newer than a time, if one is given.
+pub fn write(
+    container_rid: &str,
+    range: &EpkRange,
+    token: &FeedToken,
+    newer_than: Option<SystemTime>,
+    mode: FeedMode,
+) -> String {
+    let start_from = match newer_than {
+        None => serde_json::json!({"kind": "beginning"}),
+        Some(time) => serde_json::json!({"kind": "point_in_time", "value": StartFrom::Time(time).to_text()}),
+    };
     let layout = Layout {
         op: "ChangeFeed".to_owned(),
         rid: container_rid.to_owned(),
@@ -52,7 +65,7 @@ pub fn write(container_rid: &str, range: &EpkRange, token: &FeedToken, mode: Fee
                 max_epk: range.end().to_owned(),
                 server_continuation: Some(token.as_str().to_owned()),
             }],
-            start_from: serde_json::json!({"kind": "beginning"}),
+            start_from,
         },
         all_versions: mode == FeedMode::AllVersionsAndDeletes,
     };
@@ -79,7 +92,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let (range, token) = ("-1FFF".parse().unwrap(), FeedToken::at(101));
         for mode in [FeedMode::LatestVersion, FeedMode::AllVersionsAndDeletes] {
-            let text = write("hK0QAJf7nW4=", &range, &token, mode);
+            let text = write("hK0QAJf7nW4=", &range, &token, None, mode);
             assert_eq!(read(&text), Some(vec![(range.clone(), Some(token.clone()))]));
         }
     }

@@ -13,7 +13,9 @@ use azure_core::http::headers::{HeaderName, HeaderValue};
 use azure_data_cosmos::CosmosError;
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::feed::{ContinuationToken, FeedRange, FeedScope};
-use azure_data_cosmos::models::{ChangeFeedItem, ChangeFeedOperationType, ResponseHeaders};
+use azure_data_cosmos::models::{
+    ChangeFeedItem, ChangeFeedOperationType, PartitionKey, PartitionKeyValue, ResponseHeaders,
+};
 use azure_data_cosmos::options::{
     ChangeFeedMode, ChangeFeedOptions, ChangeFeedStartFrom, MaxItemCountHint, OperationOptions, ReadFeedRangesOptions,
 };
@@ -31,6 +33,7 @@ use crate::names::SourceIdentity;
 use crate::range::EpkRange;
 use crate::reshard::Partition;
 use crate::start::{Position, StartFrom};
+use crate::token::FeedToken;
 
 /// Wishes that an Orrery server fulfils and others ignore: to hold an empty answer back until something changes, to leave
 /// items out, to go on at the oldest change that is kept.
@@ -99,11 +102,13 @@ impl SdkFeed {
 
     async fn read_page(&self, read: FeedRead<'_>) -> Result<FeedPage, FeedError> {
         let rid = &self.description().await?.identity.container_rid;
-        let resumed = matches!(read.from, Position::After(_)).then_some(read.mode);
+        let resumed = (read.from.token().is_some() || goes_back(&read)).then_some(read.mode);
         let failed = |error| feed_error(error, resumed);
-        let range = feed_range(read.range).map_err(failed)?;
         let (start, options) = request(rid, &read);
-        let scope = FeedScope::range(range);
+        let scope = match read.key {
+            Some(key) => FeedScope::partition(partition_key(key)?),
+            None => FeedScope::range(feed_range(read.range).map_err(failed)?),
+        };
         let pages = self
             .container
             .query_change_feed::<Value>(scope, start, Some(options))
@@ -114,17 +119,16 @@ impl SdkFeed {
             .await
             .ok_or_else(|| FeedError::Fatal("the feed ended".into()))?;
         let page = page.map_err(failed)?;
-        let token = pages.to_continuation_token().map_err(failed)?;
-        let intervals = resume::read(token.as_str()).ok_or_else(|| {
-            FeedError::Fatal("the SDK writes resume tokens in a layout this version does not know".into())
-        })?;
-        let [(_, Some(token))] = intervals.as_slice() else {
-            return Err(FeedError::Gone);
+        let token = match read.key {
+            // A key is in one partition, wherever that is, and the SDK takes its raw token.
+            Some(_) => page.headers().etag().map(|etag| FeedToken::new(etag.to_string())),
+            None => token_of_range(&pages.to_continuation_token().map_err(failed)?)?,
         };
+        let token = token.ok_or(FeedError::Gone)?;
         let diagnostics = page.diagnostics();
         let headers = page.headers();
         Ok(FeedPage {
-            token: token.clone(),
+            token,
             is_last: diagnostics
                 .effective_status()
                 .is_none_or(|status| status.status_code() == StatusCode::NotModified),
@@ -135,6 +139,7 @@ impl SdkFeed {
                 .map(|token| AsRef::<str>::as_ref(token).to_owned()),
             activity_id: headers.activity_id().map(|id| id.to_string()),
             region: diagnostics.responded_regions().last().map(|region| region.to_string()),
+            partition_id: headers.partition_key_range_id().map(str::to_owned),
             changes: page.into_items().into_iter().map(change).collect(),
         })
     }
@@ -154,23 +159,26 @@ impl SdkFeed {
 
 /// The SDK does not name partitions; the server does, with every answer.
 impl SdkFeed {
-    async fn find_partition(&self, id: &str) -> Result<Option<EpkRange>, FeedError> {
-        for partition in self.read_partitions().await? {
-            let failed = |error| feed_error(error, None);
-            let scope = FeedScope::range(feed_range(&partition.range).map_err(failed)?);
-            // Latest versions can be read of any container, and from now on there is nothing to send.
-            let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::LatestVersion);
-            let pages = self
-                .container
-                .query_change_feed::<Value>(scope, ChangeFeedStartFrom::Now, Some(options))
-                .await;
-            let page = pages.map_err(failed)?.next().await;
-            let page = page.transpose().map_err(failed)?;
-            if page.is_some_and(|page| page.headers().partition_key_range_id() == Some(id)) {
-                return Ok(Some(partition.range));
-            }
+    async fn read_named_partitions(&self) -> Result<Vec<Partition>, FeedError> {
+        let mut partitions = self.read_partitions().await?;
+        for partition in &mut partitions {
+            partition.id = self.id_of(&partition.range).await?;
         }
-        Ok(None)
+        Ok(partitions)
+    }
+
+    async fn id_of(&self, range: &EpkRange) -> Result<Option<String>, FeedError> {
+        let failed = |error| feed_error(error, None);
+        let scope = FeedScope::range(feed_range(range).map_err(failed)?);
+        // Latest versions can be read of any container, and from now on there is nothing to send.
+        let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::LatestVersion);
+        let pages = self
+            .container
+            .query_change_feed::<Value>(scope, ChangeFeedStartFrom::Now, Some(options))
+            .await;
+        let page = pages.map_err(failed)?.next().await;
+        let page = page.transpose().map_err(failed)?;
+        Ok(page.and_then(|page| page.headers().partition_key_range_id().map(str::to_owned)))
     }
 }
 
@@ -199,17 +207,68 @@ fn request(rid: &str, read: &FeedRead<'_>) -> (ChangeFeedStartFrom, ChangeFeedOp
         operation.custom_headers = Some(wishes);
         options = options.with_operation_options(operation);
     }
+    if let Some(text) = resume_text(rid, read) {
+        let options = options.with_continuation_token(ContinuationToken::from_string(text));
+        return (ChangeFeedStartFrom::Beginning, options);
+    }
     let start = match read.from {
-        Position::After(token) => {
-            let text = resume::write(rid, read.range, token, read.mode);
-            options = options.with_continuation_token(ContinuationToken::from_string(text));
-            ChangeFeedStartFrom::Beginning
-        }
+        // Resumed above.
+        Position::After(_) | Position::AfterSince(..) => ChangeFeedStartFrom::Beginning,
         Position::From(StartFrom::Beginning) => ChangeFeedStartFrom::Beginning,
         Position::From(StartFrom::Now) => ChangeFeedStartFrom::Now,
         Position::From(StartFrom::Time(time)) => ChangeFeedStartFrom::PointInTime((*time).into()),
     };
     (start, options)
+}
+
+/// Whether a read asks for kept versions from before now, which only some servers give.
+fn goes_back(read: &FeedRead<'_>) -> bool {
+    let in_the_past = matches!(read.from, Position::From(StartFrom::Beginning | StartFrom::Time(_)));
+    in_the_past && read.mode == FeedMode::AllVersionsAndDeletes
+}
+
+/// The token that the SDK resumes from, if it is to resume. The time of a start goes along with it, except for a single key,
+/// for which the SDK takes a raw token: its changes keep their order through every merge. Kept versions from before now are read as if from before the
+/// first one: the SDK throws the first page of a fresh start in this mode away.
+fn resume_text(rid: &str, read: &FeedRead<'_>) -> Option<String> {
+    let first = FeedToken::at(0);
+    let (token, newer_than) = match read.from {
+        Position::After(token) => (token, None),
+        Position::AfterSince(token, time) => (token, Some(*time)),
+        Position::From(_) if !goes_back(read) => return None,
+        Position::From(StartFrom::Time(time)) => (&first, Some(*time)),
+        Position::From(_) => (&first, None),
+    };
+    if read.key.is_some() {
+        return Some(token.as_str().to_owned());
+    }
+    Some(resume::write(rid, read.range, token, newer_than, read.mode))
+}
+
+/// The raw token within one of the SDK's; nothing if the range has become several.
+fn token_of_range(token: &ContinuationToken) -> Result<Option<FeedToken>, FeedError> {
+    let intervals = resume::read(token.as_str()).ok_or_else(|| {
+        FeedError::Fatal("the SDK writes resume tokens in a layout this version does not know".into())
+    })?;
+    Ok(match intervals.as_slice() {
+        [(_, token)] => token.clone(),
+        _ => None,
+    })
+}
+
+/// A key as the SDK takes it.
+fn partition_key(values: &[Value]) -> Result<PartitionKey, FeedError> {
+    let bad =
+        || FeedError::Fatal("a partition key has one to three values, each text, a number, true, false or null".into());
+    let value = |value: &Value| match value {
+        Value::Null => Some(PartitionKeyValue::from(None::<String>)),
+        Value::Bool(is) => Some((*is).into()),
+        Value::String(text) => Some(text.clone().into()),
+        Value::Number(number) => PartitionKeyValue::try_from(number.as_f64()?).ok(),
+        Value::Array(_) | Value::Object(_) => None,
+    };
+    let values: Option<Vec<PartitionKeyValue>> = values.iter().map(value).collect();
+    PartitionKey::try_from(values.ok_or_else(bad)?).map_err(|_| bad())
 }
 
 /// Headers for a server that can do more than the service.
@@ -221,7 +280,7 @@ fn wishes(read: &FeedRead<'_>) -> HashMap<HeaderName, HeaderValue> {
     if read.facts_only {
         headers.insert(FACTS_ONLY, HeaderValue::from_static("true"));
     }
-    if read.from_oldest {
+    if read.from_oldest || goes_back(read) {
         headers.insert(FROM_HISTORY, HeaderValue::from_static("oldest"));
     }
     headers
@@ -314,8 +373,8 @@ impl FeedSource for SdkFeed {
         self.read_partitions().boxed()
     }
 
-    fn partition_of<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<EpkRange>, FeedError>> {
-        self.find_partition(id).boxed()
+    fn named_partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, FeedError>> {
+        self.read_named_partitions().boxed()
     }
 
     fn read<'a>(&'a self, read: FeedRead<'a>) -> BoxFuture<'a, Result<FeedPage, FeedError>> {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use condition::Condition;
 pub use conflict::{Conflict, judge};
+pub(crate) use foreign::look_at as look_at_foreign;
 pub use foreign::{Foreign, Java, detect as detect_foreign, import as import_foreign};
 
 use crate::range::EpkRange;
@@ -25,13 +26,16 @@ use crate::token::FeedToken;
 /// What follows the lease through .NET's writes; values are text.
 mod property {
     pub const HOST: &str = "orrery.host";
+    pub const OWNER: &str = "orrery.owner";
     pub const EPOCH: &str = "orrery.epoch";
     pub const INCARNATION: &str = "orrery.incarnation";
     pub const START: &str = "orrery.start";
     pub const RETIRED: &str = "orrery.retired";
     pub const ATTEMPTS: &str = "orrery.attempts";
+    pub const FAILURES: &str = "orrery.failures";
     pub const SUSPECT: &str = "orrery.suspect";
     pub const CONDITION: &str = "orrery.condition";
+    pub const UNUSED: &str = "orrery.unused";
 }
 
 /// How this library signs the leases it holds.
@@ -143,14 +147,29 @@ impl Lease {
         self.owner.as_deref().filter(|owner| !owner.trim().is_empty())
     }
 
-    /// Whether a host of this library wrote the lease last while holding it.
+    /// Whether its owner is a host of this library. One of another kind that takes the lease carries our properties along, but
+    /// does not write its own name into them.
     pub fn is_held_by_us(&self) -> bool {
-        self.owner().is_some() && self.properties.contains_key(property::HOST)
+        let signed = self.properties.get(property::OWNER).map(String::as_str);
+        self.owner().is_some() && self.owner() == signed && self.properties.contains_key(property::HOST)
     }
 
     /// How often hosts of this library have acquired the lease: a fencing token for the handler's writes.
     pub fn epoch(&self) -> u64 {
         self.number(property::EPOCH)
+    }
+
+    /// Made by the first start of its unit and not taken by anybody since. One that has no position at all was made so by
+    /// another kind of processor; one that was given its position otherwise, as by an import, does not count.
+    pub fn is_unused(&self) -> bool {
+        let is_made = self.properties.contains_key(property::UNUSED) || self.position().is_none();
+        is_made && self.owner().is_none() && self.epoch() == 0 && self.timestamp.is_none()
+    }
+
+    /// The same, as the first start of a unit makes it.
+    pub(crate) fn unused(mut self) -> Lease {
+        self.properties.insert(property::UNUSED.to_owned(), "true".to_owned());
+        self
     }
 
     pub fn incarnation(&self) -> Option<Incarnation> {
@@ -162,21 +181,35 @@ impl Lease {
         self.number(property::ATTEMPTS)
     }
 
+    /// How often the delegate has failed at the batch that comes next, whichever hosts it ran on.
+    pub fn n_failures(&self) -> u32 {
+        u32::try_from(self.number(property::FAILURES)).unwrap_or(u32::MAX)
+    }
+
+    /// The same, with how often the delegate has failed at its position.
+    #[must_use]
+    pub(crate) fn having_failed(mut self, n_failures: u32) -> Lease {
+        match n_failures {
+            0 => self.properties.remove(property::FAILURES),
+            n => self.properties.insert(property::FAILURES.to_owned(), n.to_string()),
+        };
+        self
+    }
+
     /// Changes that were being handled alone when the owner died, one per death.
     pub fn suspects(&self) -> impl Iterator<Item = &str> {
         let listed = self.properties.get(property::SUSPECT);
         listed.into_iter().flat_map(|listed| listed.split(','))
     }
 
-    /// The configured start that is to be used until there is a token.
+    /// The configured start: used until there is a token and, if it is a time, beside it.
     pub fn start(&self) -> Option<&str> {
         self.properties.get(property::START).map(String::as_str)
     }
 
     /// Where it stands: after a token, or at a start that was not read from yet.
     pub fn position(&self) -> Option<Position> {
-        let start = || self.start().and_then(StartFrom::parse).map(Position::From);
-        self.continuation.clone().map(Position::After).or_else(start)
+        Position::of(self.continuation.clone(), self.start().and_then(StartFrom::parse))
     }
 
     /// The range has been cut; this lease only has to finish that.
@@ -213,14 +246,18 @@ impl Lease {
     }
 
     /// Standing at a position of a cursor.
-    pub(crate) fn at(self, position: &Position) -> Lease {
-        match position {
-            Position::After(token) => Lease {
-                continuation: Some(token.clone()),
-                ..self
-            },
-            Position::From(start) => self.with_start(start.to_text()),
+    pub(crate) fn at(mut self, position: &Position) -> Lease {
+        self.properties.remove(property::START);
+        self.continuation = position.token().cloned();
+        match position.start() {
+            Some(start) => self.with_start(start.to_text()),
+            None => self,
         }
+    }
+
+    /// Standing before everything that is kept.
+    pub(crate) fn unread(self) -> Lease {
+        self.at(&Position::From(StartFrom::Beginning))
     }
 
     pub fn with_start(mut self, start: impl Into<String>) -> Lease {
@@ -232,16 +269,20 @@ impl Lease {
     pub fn acquired(&self, by: &HostMark, how: Takeover, stamp: &str) -> Lease {
         let mut next = self.stamped(stamp).in_condition(None);
         next.owner = Some(by.name.clone());
+        next.properties.remove(property::UNUSED);
         let mut set = |name: &str, value: String| next.properties.insert(name.to_owned(), value);
         set(property::HOST, HOST_MARK.to_owned());
+        set(property::OWNER, by.name.clone());
         set(property::EPOCH, (self.epoch() + 1).to_string());
         set(property::INCARNATION, by.incarnation.to_string());
         match how {
             Takeover::AfterCrash => {
                 set(property::ATTEMPTS, (self.n_crashes() + 1).to_string());
             }
-            // A host that could give the lease away has not been killed by the batch at its position.
-            Takeover::Clean => next.forget_attempts(),
+            // A host that could give the lease away has not been killed by the change it was at.
+            Takeover::Clean => {
+                next.properties.remove(property::SUSPECT);
+            }
         }
         next
     }
@@ -259,7 +300,10 @@ impl Lease {
             Some(saved) => saved.later(token),
             None => token,
         });
-        next.properties.remove(property::START);
+        // A time is asked for with every read.
+        if self.position().and_then(|position| position.time()).is_none() {
+            next.properties.remove(property::START);
+        }
         next.forget_attempts();
         next
     }
@@ -275,9 +319,14 @@ impl Lease {
     pub fn released(&self, stamp: &str) -> Lease {
         let mut next = self.stamped(stamp).in_condition(None);
         next.owner = None;
-        next.properties.remove(property::HOST);
-        next.properties.remove(property::INCARNATION);
-        next.forget_attempts();
+        for name in [
+            property::HOST,
+            property::OWNER,
+            property::INCARNATION,
+            property::SUSPECT,
+        ] {
+            next.properties.remove(name);
+        }
         next
     }
 
@@ -287,6 +336,7 @@ impl Lease {
         let mut next = self.released(stamp);
         next.owner = Some(taker.name.clone());
         next.properties.insert(property::HOST.to_owned(), HOST_MARK.to_owned());
+        next.properties.insert(property::OWNER.to_owned(), taker.name.clone());
         next.properties
             .insert(property::INCARNATION.to_owned(), taker.incarnation.to_string());
         next
@@ -307,25 +357,19 @@ impl Lease {
         next
     }
 
-    /// Moved by an operator: to a token, or to a start that is resolved when the lease is next read.
+    /// Moved by an operator: behind a token, or to a start that is resolved when the lease is next read.
     #[must_use]
-    pub fn reset(&self, to: Result<FeedToken, String>, stamp: &str) -> Lease {
+    pub fn reset(&self, to: &Position, stamp: &str) -> Lease {
         let mut next = self.released(stamp);
-        next.properties.remove(property::START);
-        next.continuation = None;
-        match to {
-            Ok(token) => next.continuation = Some(token),
-            Err(start) => {
-                next.properties.insert(property::START.to_owned(), start);
-            }
-        }
-        next
+        next.forget_attempts();
+        next.at(to)
     }
 
     /// A lease for a part of this one, at the same position. The store gives it its own partition key.
     pub(crate) fn child(&self, id: String, token: String, version: u8, range: EpkRange) -> Lease {
         let mut child = self.released("");
         child.properties.remove(property::RETIRED);
+        child.forget_attempts();
         Lease {
             id,
             partition_key: None,
@@ -340,9 +384,11 @@ impl Lease {
         }
     }
 
+    /// The position is another one: what happened at the old one says nothing about it.
     fn forget_attempts(&mut self) {
-        self.properties.remove(property::ATTEMPTS);
-        self.properties.remove(property::SUSPECT);
+        for name in [property::ATTEMPTS, property::SUSPECT, property::FAILURES] {
+            self.properties.remove(name);
+        }
     }
 
     fn stamped(&self, stamp: &str) -> Lease {

@@ -99,7 +99,55 @@ fn each_acquisition_raises_the_epoch_and_a_crash_is_counted_until_the_position_m
     let moved = third.checkpointed(FeedToken::at(11), "t");
     assert_eq!((moved.n_crashes(), moved.suspects().count(), moved.epoch()), (0, 0, 3));
     let freed = third.released("t");
-    assert_eq!((freed.owner(), freed.n_crashes(), freed.incarnation()), (None, 0, None));
+    assert_eq!((freed.owner(), freed.incarnation()), (None, None));
+    assert_eq!(
+        (freed.n_crashes(), freed.suspects().count()),
+        (2, 0),
+        "a clean release does not make the batch a good one, and says nothing against the change it was at"
+    );
+    let again = freed.acquired(&me(4), Takeover::Clean, "t");
+    assert_eq!(again.n_crashes(), 2);
+}
+
+#[test]
+fn failed_attempts_are_remembered_until_the_position_is_another_one() {
+    let failing = lease().acquired(&me(1), Takeover::Clean, "t").having_failed(3);
+    let other = HostMark {
+        name: "pod-8".into(),
+        ..me(2)
+    };
+    let elsewhere = failing.handed_to(&other, "t").acquired(&other, Takeover::Clean, "t");
+    assert_eq!((elsewhere.n_failures(), failing.released("t").n_failures()), (3, 3));
+    let moved = [
+        elsewhere.checkpointed(FeedToken::at(11), "t"),
+        elsewhere.reset(&Position::After(FeedToken::at(1)), "t"),
+        elsewhere.child("c".into(), "0".into(), 0, EpkRange::full()),
+    ];
+    assert!(
+        moved
+            .iter()
+            .all(|lease| lease.n_failures() == 0 && lease.n_crashes() == 0)
+    );
+}
+
+#[test]
+fn a_lease_that_another_kind_of_host_has_taken_is_not_held_by_us() {
+    let ours = lease().acquired(&me(1), Takeover::Clean, "t");
+    assert!(ours.is_held_by_us() && !ours.released("t").is_held_by_us());
+    let given = ours.handed_to(
+        &HostMark {
+            name: "pod-8".into(),
+            ..me(2)
+        },
+        "t",
+    );
+    assert!(given.is_held_by_us());
+    // .NET writes its own name and keeps the properties as they are.
+    let theirs = Lease {
+        owner: Some("dotnet".into()),
+        ..ours
+    };
+    assert!(!theirs.is_held_by_us() && theirs.epoch() == 1);
 }
 
 #[test]
@@ -138,4 +186,30 @@ fn java_leases_are_recognised_and_their_positions_imported() {
     for (name, text) in GOLDEN {
         assert_eq!(detect_foreign(&serde_json::from_str(text).unwrap()), None, "{name}");
     }
+}
+
+#[test]
+fn a_lease_that_began_at_a_time_keeps_it_beside_its_token_until_it_is_moved() {
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_755_681_302);
+    let range = EpkRange::full();
+    let new = Lease::for_range("u..-FF".into(), range.clone(), FeedMode::LatestVersion);
+    let lease = new.clone().with_start(StartFrom::Time(time).to_text());
+    let lease = lease
+        .checkpointed(FeedToken::at(5), "")
+        .checkpointed(FeedToken::at(7), "");
+    let since = Position::AfterSince(FeedToken::at(7), time);
+    assert_eq!(lease.position(), Some(since.clone()));
+    let child = lease.child("u..-10".into(), "-10".into(), 1, "-10".parse().unwrap());
+    assert_eq!(child.position(), Some(since.clone()), "so do its children");
+    let token = Position::After(FeedToken::at(3));
+    let moved = lease.reset(&token, "");
+    assert_eq!(moved.position(), Some(token));
+    assert_eq!(moved.reset(&since, "").position(), Some(since));
+    let everything = new
+        .with_start(StartFrom::Beginning.to_text())
+        .checkpointed(FeedToken::at(5), "");
+    assert_eq!(
+        (everything.start(), everything.position()),
+        (None, Some(Position::After(FeedToken::at(5))))
+    );
 }

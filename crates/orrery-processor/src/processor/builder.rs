@@ -17,7 +17,7 @@ use crate::events::{Callback, Event, Events};
 use crate::feed::FeedSource;
 use crate::feed::sdk::SdkFeed;
 use crate::lease::FeedMode;
-use crate::metrics::{Metrics, NoMetrics};
+use crate::metrics::{Guarded, Metrics, NoMetrics};
 use crate::names::{InstanceName, check_processor_name};
 use crate::pull::Cursor;
 use crate::retry::RetryPolicy;
@@ -224,7 +224,7 @@ impl ProcessorBuilder {
             dead_letters: self.dead_letters,
             settings: self.settings.checked()?,
             events: Events::new(self.callback),
-            metrics: self.metrics,
+            metrics: Arc::new(Guarded(self.metrics)),
         })
     }
 }

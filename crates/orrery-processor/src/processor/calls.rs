@@ -16,13 +16,15 @@ use super::held::NotWritten;
 use super::unit::Unit;
 use super::worker::Worker;
 use crate::delegate::{BatchContext, RawBatch, Verdict};
-use crate::events::Event;
+use crate::events::{Event, Loss};
 
 /// One call to make.
 pub(super) struct Call {
     pub lane: usize,
     pub slice: Range<usize>,
     pub attempt: u32,
+    /// Everything else of the page is settled, so that its end is saved with this slice.
+    pub ends_page: bool,
 }
 
 /// What came of the calls, by lane.
@@ -35,8 +37,12 @@ struct Running {
 }
 
 impl Worker {
-    /// Runs the delegate for every call at once. Nothing comes back if the time for stopping ends first.
+    /// Runs the delegate for every call at once. Nothing comes back if the time for stopping ends first. A process that was
+    /// suspended over its fence delivers nothing more of what it had read.
     pub(super) async fn call(&mut self, page: &Page, calls: Vec<Call>) -> Result<Option<Verdicts>, NotWritten> {
+        if self.held.is_fenced() {
+            return Err(NotWritten::Lost(Loss::Fenced));
+        }
         let mut running = Running {
             tasks: JoinSet::new(),
             lanes: HashMap::new(),
@@ -75,7 +81,7 @@ impl Worker {
             lag: page.lag,
             cancelled: self.cancelled.clone(),
             checkpoints: self.checkpoints.0.clone(),
-            ends_page: call.slice.end == page.changes.len(),
+            ends_page: call.ends_page,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::lanes::lanes;
 use super::settings::{Concurrency, GiveUp};
 use super::worker::{Finish, Step, Worker};
 use crate::clock;
-use crate::dead_letters::DeadLetter;
+use crate::dead_letters::{DeadLetter, Within};
 use crate::delegate::{ItemFailure, Verdict};
 use crate::events::{Event, Loss};
 use crate::feed::{Change, FeedPage};
@@ -49,6 +49,9 @@ impl Worker {
         let started = Instant::now();
         let (page, mut lanes) = self.prepare(range, page);
         self.failures.clear();
+        if self.unit.settings.give_up == GiveUp::Halt && self.has_crashed_often() {
+            return self.halt("the process has ended here again and again").await;
+        }
         let mut n_rounds = 0;
         match self.park(&page, &mut lanes).await? {
             Step::Done(()) => {}
@@ -68,16 +71,23 @@ impl Worker {
             health.oldest_committed_s = None;
         });
         self.held.set_condition(None);
+        self.held.set_failures(0);
         let n_items = page.changes.len();
-        self.unit.metrics.batch(&token, n_items, started.elapsed(), n_rounds);
+        let labels = self.unit.labels(Some(&token));
+        self.unit.metrics.batch(labels, n_items, started.elapsed(), n_rounds);
         self.advance(page.token).await?;
         Ok(Step::Done(()))
+    }
+
+    /// As often as the policy lets a process end at one position.
+    fn has_crashed_often(&self) -> bool {
+        self.held.lease().n_crashes() >= self.unit.settings.retry.crashes
     }
 
     /// The page as it will be delivered, and its lanes.
     fn prepare(&self, range: &EpkRange, page: FeedPage) -> (Page, Vec<Delivery>) {
         let last = page.changes.last().and_then(|change| change.metadata.lsn);
-        let one_by_one = self.held.lease().n_crashes() >= self.unit.settings.retry.crashes && self.gives_up();
+        let one_by_one = self.has_crashed_often() && self.sets_aside();
         let n_lanes = match self.unit.settings.concurrency {
             Concurrency::ByPartitionKey(n_lanes) if !one_by_one => n_lanes,
             _ => 1,
@@ -87,7 +97,9 @@ impl Worker {
             vec![Delivery::one_by_one(changes.len())]
         } else {
             let gives_up = self.gives_up();
-            let delivery = |bound| Delivery::over(bound, gives_up);
+            // Beside each other, lanes fail apart, and nobody has counted which one it was.
+            let n_failed = if bounds.len() == 1 { self.held.n_failures() } else { 0 };
+            let delivery = |bound| Delivery::over(bound, gives_up).having_failed(n_failed);
             bounds.into_iter().map(delivery).collect()
         };
         let page = Page {
@@ -114,9 +126,16 @@ impl Worker {
             let error = "the process ended while handling it".to_owned();
             return self.give_up(page, &mut lanes[0], vec![(slice.start, error)]).await;
         }
+        let n_pending: usize = lanes.iter().map(|delivery| delivery.pending().count()).sum();
         let call = |(lane, delivery): (usize, &Delivery)| {
             let (slice, attempt) = (delivery.current()?, delivery.n_calls() + 1);
-            Some(Call { lane, slice, attempt })
+            let ends_page = slice.len() == n_pending;
+            Some(Call {
+                lane,
+                slice,
+                attempt,
+                ends_page,
+            })
         };
         let calls = lanes.iter().enumerate().filter_map(call).collect();
         let Some(verdicts) = self.call(page, calls).await? else {
@@ -151,7 +170,7 @@ impl Worker {
                 delivery.succeeded();
                 Ok(Step::Done(Duration::ZERO))
             }
-            Verdict::Unreadable(items) if self.gives_up() => {
+            Verdict::Unreadable(items) if self.sets_aside() => {
                 self.failures
                     .note(items.iter().map(|(index, _)| *index), &self.unit.stamp());
                 // The rest of the slice goes on in its place.
@@ -183,8 +202,8 @@ impl Worker {
         items: Vec<ItemFailure>,
     ) -> Result<Step<Duration>, NotWritten> {
         let is_single = delivery.current().is_some_and(|slice| slice.len() == 1);
-        let gives_up = self.gives_up();
-        let (lost, again): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| gives_up && !item.retry);
+        let sets_aside = self.sets_aside();
+        let (lost, again): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| sets_aside && !item.retry);
         if is_single && lost.is_empty() {
             // A single item that is named again has failed as a whole.
             return self.after_failure(page, delivery, failed_items(&again)).await;
@@ -206,6 +225,7 @@ impl Worker {
 
     fn report_failure(&mut self, attempt: u32, error: String) {
         let lease = self.token();
+        self.held.set_failures(self.held.n_failures().max(attempt));
         self.unit.health.note(&lease, |health| {
             health.attempts = attempt;
             health.last_error = Some(error.clone());
@@ -231,6 +251,7 @@ impl Worker {
             _ if self.unit.settings.give_up == GiveUp::Release => {
                 Ok(Step::Finish(Finish::Release(Loss::DelegateFailed)))
             }
+            _ if self.unit.settings.give_up == GiveUp::Halt => self.halt(&error).await,
             AfterFailure::Narrow => Ok(Step::Done(Duration::ZERO)),
             AfterFailure::GiveUp { index } => match self.bury(page, index, error, false).await? {
                 Step::Done(()) => Ok(self.park_behind(page, delivery, index).await?.at_once()),
@@ -242,9 +263,10 @@ impl Worker {
     /// Whether the process ended while it handled this change. If not, it is named in the lease before it is tried, behind
     /// those already found, so that several of them in one page do not hide each other.
     async fn is_suspect(&mut self, page: &Page, index: usize) -> Result<bool, NotWritten> {
-        let change = &page.changes[index];
-        let key = change.key(&self.unit.description.key_paths);
-        let id = DeadLetter::id_of(&self.unit.description.identity.container_rid, &key, change);
+        let (change, description) = (&page.changes[index], &self.unit.description);
+        let key = change.key(&description.key_paths);
+        let Within { n_before, .. } = Within::of(&page.changes, index, &description.key_paths);
+        let id = DeadLetter::id_of(&description.identity.container_rid, &key, change, n_before);
         if page.condemned.contains(&id) {
             return Ok(true);
         }

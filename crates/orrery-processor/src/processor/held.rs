@@ -1,8 +1,10 @@
 //! A lease this host holds: every write of it goes through here.
 //!
 //! Each write is a pure change of the document, conditioned on the one it was made from. When that has changed, the change
-//! is made again on the fresh one, if it is still ours. Invariants: one writer per lease; a confirmed write of any kind
-//! renews; nothing is written, and nothing counts as held, once the fence is shut.
+//! is made again on the fresh one, if it is still ours. Renewals and checkpoints are tried once and put off when the store does
+//! not take them, so that the work goes on as long as the lease is held; what decides who holds it is tried until the fence
+//! shuts. Invariants: one writer per lease; a confirmed write of any kind renews; nothing is written, and nothing counts as
+//! held, once the fence is shut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,8 @@ use crate::token::FeedToken;
 
 /// How often a write is made again because the document changed.
 const CONFLICTS_MAX: u32 = 5;
+/// Least pause before a write that was put off is tried again, whatever the store says.
+const PUT_OFF_MIN: Duration = Duration::from_millis(10);
 
 pub(crate) struct HeldLease {
     unit: Arc<Unit>,
@@ -29,6 +33,18 @@ pub(crate) struct HeldLease {
     renew_at: Duration,
     /// What the next write says about the lease.
     condition: Option<Condition>,
+    /// Failed attempts at the batch that comes next.
+    n_failures: u32,
+    /// Renewals and checkpoints in a row that the store did not take.
+    n_put_off: u32,
+}
+
+/// What became of a write that need not happen at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    Done,
+    /// The store did not take it; the lease is held all the same, and the next renewal tries again.
+    PutOff,
 }
 
 /// Why a write did not happen.
@@ -57,19 +73,22 @@ impl HeldLease {
             Err(StoreError::Changed | StoreError::NotFound) => return Ok(None),
             Err(error) => return Err(error),
         };
-        unit.metrics.lease_charge(written.charge);
+        unit.metrics.lease_charge(unit.labels(None), written.charge);
         let mut held = HeldLease {
             unit: Arc::clone(unit),
             fence: Fence::new(sent_at, unit.settings.timing.expiry),
             renew_at: Duration::ZERO,
             condition: None,
+            n_failures: next.n_failures(),
+            n_put_off: 0,
             lease: Lease {
                 etag: Some(written.etag),
                 ..next
             },
         };
         held.schedule();
-        unit.metrics.lease_change(&held.lease.token, LeaseChange::Acquired(why));
+        let labels = unit.labels(Some(&held.lease.token));
+        unit.metrics.lease_change(labels, LeaseChange::Acquired(why));
         unit.events.emit(Event::LeaseAcquired {
             lease: held.lease.token.clone(),
             why,
@@ -92,25 +111,51 @@ impl HeldLease {
         self.condition = condition;
     }
 
+    /// The delegate has failed so often at the batch that comes next; the next write says so too.
+    pub fn set_failures(&mut self, n_failures: u32) {
+        self.n_failures = n_failures;
+    }
+
+    pub fn n_failures(&self) -> u32 {
+        self.n_failures
+    }
+
     /// When the lease is to be renewed, on the host's clock.
     pub fn renew_at(&self) -> Duration {
         self.renew_at.min(self.fence.shuts_at())
+    }
+
+    /// Whether the last confirmed write is too old to act on: others may begin.
+    pub fn is_fenced(&self) -> bool {
+        self.fence.is_shut(self.unit.clock.now())
+    }
+
+    /// Whether the store is in trouble, and the next try is some way off.
+    pub fn is_put_off(&self) -> bool {
+        self.n_put_off > 0 && self.unit.clock.now() < self.renew_at()
     }
 
     fn schedule(&mut self) {
         self.renew_at = self.unit.clock.now() + self.unit.settings.timing.renew;
     }
 
-    /// Renews; a position that was reached without a batch goes along.
-    pub async fn renew(&mut self, reached: Option<&FeedToken>) -> Result<(), NotWritten> {
+    /// Renews; a position that was reached without a write of its own goes along.
+    pub async fn renew(&mut self, reached: Option<&FeedToken>) -> Result<Attempt, NotWritten> {
         match reached {
             Some(token) => self.checkpoint(token).await,
-            None => self.write_with_condition(|lease, stamp| lease.renewed(stamp)).await,
+            None => self.try_write(|lease, stamp| lease.renewed(stamp)).await,
         }
     }
 
-    pub async fn checkpoint(&mut self, token: &FeedToken) -> Result<(), NotWritten> {
-        self.write_with_condition(|lease, stamp| lease.checkpointed(token.clone(), stamp))
+    pub async fn checkpoint(&mut self, token: &FeedToken) -> Result<Attempt, NotWritten> {
+        self.try_write(|lease, stamp| lease.checkpointed(token.clone(), stamp))
+            .await
+    }
+
+    /// For somebody who waits for it.
+    pub async fn checkpoint_surely(&mut self, token: &FeedToken) -> Result<(), NotWritten> {
+        let told = self.told();
+        self.write(|lease, stamp| told.on(lease.checkpointed(token.clone(), stamp)))
             .await
     }
 
@@ -127,33 +172,74 @@ impl HeldLease {
     }
 
     pub async fn release(&mut self) -> Result<(), NotWritten> {
-        self.write(|lease, stamp| lease.released(stamp)).await
-    }
-
-    pub async fn hand_over(&mut self, to: &HostMark) -> Result<(), NotWritten> {
-        self.write(|lease, stamp| lease.handed_to(to, stamp)).await
-    }
-
-    async fn write_with_condition(&mut self, change: impl Fn(&Lease, &str) -> Lease) -> Result<(), NotWritten> {
-        let condition = self.condition.clone();
-        self.write(|lease, stamp| change(lease, stamp).in_condition(condition.as_ref()))
+        let n_failures = self.n_failures;
+        self.write(|lease, stamp| lease.released(stamp).having_failed(n_failures))
             .await
     }
 
+    pub async fn hand_over(&mut self, to: &HostMark) -> Result<(), NotWritten> {
+        let n_failures = self.n_failures;
+        self.write(|lease, stamp| lease.handed_to(to, stamp).having_failed(n_failures))
+            .await
+    }
+
+    /// What goes along with renewals and checkpoints.
+    fn told(&self) -> Told {
+        Told {
+            condition: self.condition.clone(),
+            n_failures: self.n_failures,
+        }
+    }
+
+    /// Writes, or puts it off.
+    async fn try_write(&mut self, change: impl Fn(&Lease, &str) -> Lease) -> Result<Attempt, NotWritten> {
+        let told = self.told();
+        // A store that does not answer at all must not hold the work up until the fence.
+        let patience = self.unit.settings.timing.renew;
+        match self
+            .send(|lease, stamp| told.on(change(lease, stamp)), patience)
+            .await?
+        {
+            Ok(()) => Ok(Attempt::Done),
+            Err(error) => {
+                self.put_off(error)?;
+                Ok(Attempt::PutOff)
+            }
+        }
+    }
+
+    /// Writes, however often it takes.
     async fn write(&mut self, change: impl Fn(&Lease, &str) -> Lease) -> Result<(), NotWritten> {
-        let (mut n_conflicts, mut n_failed) = (0, 0);
+        let mut n_failed = 0;
+        loop {
+            let Err(error) = self.send(&change, Duration::MAX).await? else {
+                return Ok(());
+            };
+            n_failed += 1;
+            self.wait_out(error, n_failed).await?;
+        }
+    }
+
+    /// Sends the change, again if the document has changed under it. The store's trouble comes back.
+    async fn send(
+        &mut self,
+        change: impl Fn(&Lease, &str) -> Lease,
+        patience: Duration,
+    ) -> Result<Result<(), StoreError>, NotWritten> {
+        let mut n_conflicts = 0;
         loop {
             let next = change(&self.lease, &self.unit.stamp());
             let sent_at = self.unit.clock.now();
-            match self.send(&next).await {
+            match self.send_once(&next, patience).await {
                 Ok(etag) => {
                     self.lease = Lease {
                         etag: Some(etag),
                         ..next
                     };
                     self.fence = Fence::new(sent_at, self.unit.settings.timing.expiry);
+                    self.n_put_off = 0;
                     self.schedule();
-                    return Ok(());
+                    return Ok(Ok(()));
                 }
                 Err(StoreError::Changed) if n_conflicts < CONFLICTS_MAX => {
                     n_conflicts += 1;
@@ -161,15 +247,12 @@ impl HeldLease {
                 }
                 Err(StoreError::Changed) => return Err(NotWritten::Lost(Loss::Taken { by: None })),
                 Err(StoreError::NotFound) => return Err(NotWritten::Lost(Loss::Deleted)),
-                Err(error) => {
-                    n_failed += 1;
-                    self.wait_out(error, n_failed).await?;
-                }
+                Err(error) => return Ok(Err(error)),
             }
         }
     }
 
-    async fn send(&self, next: &Lease) -> Result<String, StoreError> {
+    async fn send_once(&self, next: &Lease, patience: Duration) -> Result<String, StoreError> {
         let etag = self.lease.etag.as_deref().unwrap_or_default();
         let document = next.to_document();
         let written = self.unit.store.replace(&document, etag);
@@ -177,10 +260,10 @@ impl HeldLease {
         if left.is_zero() {
             return Err(StoreError::Unavailable("the lease was not renewed in time".into()));
         }
-        let written = timeout(left, written)
+        let written = timeout(left.min(patience), written)
             .await
             .map_err(|late| StoreError::Unavailable(late.into()))??;
-        self.unit.metrics.lease_charge(written.charge);
+        self.unit.metrics.lease_charge(self.unit.labels(None), written.charge);
         Ok(written.etag)
     }
 
@@ -193,7 +276,9 @@ impl HeldLease {
     async fn refresh(&mut self) -> Result<(), NotWritten> {
         let mut n_failed = 0;
         let fresh = loop {
-            match self.unit.store.read(&self.lease.to_document()).await {
+            let document = self.lease.to_document();
+            let read = timeout(self.left(), self.unit.store.read(&document)).await;
+            match read.unwrap_or_else(|late| Err(StoreError::Unavailable(late.into()))) {
                 Ok(Some(fresh)) => break fresh,
                 Ok(None) => return Err(NotWritten::Lost(Loss::Deleted)),
                 Err(error) => {
@@ -219,20 +304,51 @@ impl HeldLease {
 
     /// Waits before trying again, unless the lease would not be ours any more by then.
     async fn wait_out(&self, error: StoreError, n_failed: u32) -> Result<(), NotWritten> {
-        let asked = match &error {
-            StoreError::Throttled { retry_after } => *retry_after,
-            _ => None,
-        };
-        let pause = asked.unwrap_or_else(|| self.unit.pause(n_failed));
-        self.unit.events.emit(Event::Error {
-            lease: Some(self.lease.token.clone()),
-            error: crate::delegate::chain(&error),
-        });
+        let pause = self.pause_after(&error, n_failed);
         let left = self.left();
         sleep(pause.min(left)).await;
-        if self.fence.is_shut(self.unit.clock.now()) {
+        self.check_fence()
+    }
+
+    /// Leaves the next try to the next renewal, unless the lease is not ours any more.
+    fn put_off(&mut self, error: StoreError) -> Result<(), NotWritten> {
+        self.n_put_off = self.n_put_off.saturating_add(1);
+        let pause = self.pause_after(&error, self.n_put_off).max(PUT_OFF_MIN);
+        self.renew_at = self.unit.clock.now() + pause;
+        self.check_fence()
+    }
+
+    fn check_fence(&self) -> Result<(), NotWritten> {
+        if self.is_fenced() {
             return Err(NotWritten::Lost(Loss::Fenced));
         }
         Ok(())
+    }
+
+    /// Tells of the store's trouble; how long to leave it alone.
+    fn pause_after(&self, error: &StoreError, n_failed: u32) -> Duration {
+        self.unit.events.emit(Event::Error {
+            lease: Some(self.lease.token.clone()),
+            error: crate::delegate::chain(error),
+        });
+        let asked = match error {
+            StoreError::Throttled { retry_after } => *retry_after,
+            _ => None,
+        };
+        asked.unwrap_or_else(|| self.unit.pause(n_failed))
+    }
+}
+
+/// What the owner says about its lease with renewals and checkpoints.
+struct Told {
+    condition: Option<Condition>,
+    n_failures: u32,
+}
+
+impl Told {
+    fn on(&self, lease: Lease) -> Lease {
+        lease
+            .in_condition(self.condition.as_ref())
+            .having_failed(self.n_failures)
     }
 }

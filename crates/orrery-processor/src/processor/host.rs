@@ -1,32 +1,41 @@
 //! The loop of a host: list, decide, act, and look after the workers.
 //!
-//! Deciding is [`crate::balance`]; this only does what it says. A failure in one cycle is reported and the next cycle
-//! begins as if nothing had happened. Invariant: every worker is a task of this loop, and ends with it.
+//! Deciding is [`crate::balance`]; this only does what it says. A failure in one cycle, a panic included, is reported and the
+//! next cycle begins as if nothing had happened; a lease whose worker panicked is taken again then. Invariants: every worker
+//! is a task of this loop, and ends with it; what counts as running has a worker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::coverage::tiling;
 use super::held::HeldLease;
 use super::init;
-use super::unit::{Unit, UnitListing, want_document};
+use super::unit::{Unit, UnitListing, Unreadable, want_document};
 use super::worker::{End, Orders, Why, Worker};
 use crate::balance::{LeaseAction, Watch, balance};
 use crate::delegate::chain;
 use crate::error::StoreError;
-use crate::events::Event;
+use crate::events::{Event, Loss};
 use crate::lease::Lease;
+use crate::metrics::LeaseChange;
 
-/// How often the proof that leases cover the key space is repeated.
+/// How often the whole proof that leases cover the key space is repeated.
 const TILING_INTERVAL: Duration = Duration::from_secs(3600);
 /// Most leases whose documents are written at the same time.
 const CONCURRENCY: usize = 16;
+/// How long a host that nobody stopped, but that has to, may take for it.
+const GRACE_BY_ITSELF: Duration = Duration::from_secs(5);
+/// What releasing leases may take after the time for stopping is over.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// How a host came to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +45,34 @@ pub struct Stopped {
 }
 
 /// Ways to talk to a running host.
+#[derive(Clone)]
 pub(crate) struct Controls {
     /// Cancelled to stop; delegates see it.
     pub stopping: CancellationToken,
-    /// How long stopping may take.
-    pub grace: watch::Receiver<Duration>,
+    /// When the time for stopping is over, once somebody wants to stop.
+    pub stop_by: watch::Receiver<Option<Instant>>,
+}
+
+impl Controls {
+    fn deadline(&self) -> Instant {
+        let said = *self.stop_by.borrow();
+        said.unwrap_or_else(|| Instant::now() + GRACE_BY_ITSELF)
+    }
+
+    /// Ends when the time for stopping is over.
+    async fn out_of_time(&self) {
+        self.stopping.cancelled().await;
+        sleep_until(self.deadline()).await;
+    }
+
+    /// What `work` comes to, unless the host stops first. The work may then be dropped wherever it is.
+    async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => None,
+            done = work => Some(done),
+        }
+    }
 }
 
 struct Running {
@@ -55,6 +87,12 @@ pub(crate) struct Host {
     watch: Watch,
     running: BTreeMap<String, Running>,
     workers: JoinSet<End>,
+    /// Ids of the workers' leases.
+    tasks: HashMap<task::Id, String>,
+    /// Tokens of leases that we may hold, because the answer to taking them did not come in time for stopping.
+    uncertain: Vec<String>,
+    /// Ids of lease documents that cannot be read, as far as they were told.
+    unreadable: BTreeSet<String>,
     paused: bool,
     tiling_checked_at: Option<Duration>,
 }
@@ -68,6 +106,9 @@ impl Host {
             watch: Watch::default(),
             running: BTreeMap::new(),
             workers: JoinSet::new(),
+            tasks: HashMap::new(),
+            uncertain: Vec::new(),
+            unreadable: BTreeSet::new(),
             paused: false,
             tiling_checked_at: None,
         }
@@ -77,20 +118,22 @@ impl Host {
     pub async fn run(mut self, first: oneshot::Sender<()>) -> Stopped {
         let mut ticks = interval(self.unit.settings.timing.acquire);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut first = Some(first);
+        let (mut first, unit) = (Some(first), Arc::clone(&self.unit));
         loop {
-            // Cancellation, timer and join lose nothing when another branch is taken.
+            // Cancellation, timer, wake-up and join lose nothing when another branch is taken.
             tokio::select! {
                 biased;
                 () = self.controls.stopping.cancelled() => break,
-                Some(ended) = self.workers.join_next() => {
-                    let reshaped = self.ended(ended);
-                    if reshaped {
+                Some(ended) = self.workers.join_next_with_id() => {
+                    if self.ended(ended) {
                         ticks.reset_immediately();
                     }
                 }
+                () = unit.reshaped.notified() => ticks.reset_immediately(),
                 _ = ticks.tick() => {
-                    self.cycle().await;
+                    if self.guarded_cycle().await {
+                        ticks.reset_immediately();
+                    }
                     // Whoever started us may have gone away.
                     let _ = first.take().map(|first| first.send(()));
                 }
@@ -100,23 +143,26 @@ impl Host {
     }
 
     /// Whether the leases have become others, so that waiting for the next cycle would only waste time.
-    fn ended(&mut self, ended: Result<End, tokio::task::JoinError>) -> bool {
+    fn ended(&mut self, ended: Result<(task::Id, End), JoinError>) -> bool {
         let end = match ended {
-            Ok(end) => end,
+            Ok((task, end)) => {
+                self.tasks.remove(&task);
+                end
+            }
             Err(error) => {
-                self.unit.events.emit(Event::Error {
-                    lease: None,
-                    error: chain(&error),
-                });
+                self.died(&error);
                 return false;
             }
         };
         self.running.remove(&end.id);
         match end.why {
-            Why::Lost(crate::events::Loss::Resharded) => {
+            // Deleted under us, a lease leaves a hole.
+            Why::Lost(Loss::Resharded | Loss::Deleted) => {
                 self.tiling_checked_at = None;
                 return true;
             }
+            // Nobody has it: an operator moved it, or it was made again.
+            Why::Lost(Loss::Taken { by: None }) => return true,
             Why::Lost(_) => {}
             Why::Namesake => self.stop_for_namesake(),
             Why::StopHost => {
@@ -131,6 +177,26 @@ impl Host {
         false
     }
 
+    /// A worker panicked: in the feed, a store or a listener, since delegates have tasks of their own. Its lease still names us,
+    /// so the next cycle takes it again.
+    fn died(&mut self, error: &JoinError) {
+        let running = self.tasks.remove(&error.id()).and_then(|id| self.running.remove(&id));
+        let lease = running.map(|running| running.token);
+        self.unit.events.emit(Event::Error {
+            lease: lease.clone(),
+            error: chain(error),
+        });
+        if let Some(lease) = lease {
+            self.unit.health.forget(&lease);
+            let labels = self.unit.labels(Some(&lease));
+            self.unit
+                .metrics
+                .lease_change(labels, LeaseChange::Released(Loss::Failed));
+            let why = Loss::Failed;
+            self.unit.events.emit(Event::LeaseReleased { lease, why });
+        }
+    }
+
     fn stop_for_namesake(&self) {
         if !self.controls.stopping.is_cancelled() {
             self.unit.events.emit(Event::DuplicateInstance {
@@ -140,17 +206,29 @@ impl Host {
         }
     }
 
-    async fn cycle(&mut self) {
-        // A worker that panicked is no longer there to say so.
+    /// One cycle. A store or feed that panics in it is a failure like any other.
+    async fn guarded_cycle(&mut self) -> bool {
+        match AssertUnwindSafe(self.cycle()).catch_unwind().await {
+            Ok(has_new) => has_new,
+            Err(_) => {
+                self.unit.events.emit(Event::Error {
+                    lease: None,
+                    error: "looking at the leases ended in a panic".to_owned(),
+                });
+                false
+            }
+        }
+    }
+
+    /// One look at the leases, and what follows from it. Whether there are new ones, so that the next look need not wait.
+    async fn cycle(&mut self) -> bool {
         let asked_at = self.unit.clock.now();
-        let expiry = self.unit.settings.timing.expiry;
-        let listed = match timeout(expiry, self.unit.list()).await {
-            Ok(Ok(listed)) => listed,
-            Ok(Err(error)) => return self.report(&error),
-            Err(late) => return self.report(&late),
+        let Some(listed) = self.list().await else {
+            return false;
         };
-        self.unit.metrics.lease_charge(listed.charge);
+        self.unit.metrics.lease_charge(self.unit.labels(None), listed.charge);
         self.pause(listed.paused);
+        self.tell_of_unreadable(&listed.unreadable);
         self.watch.note(&listed.listing, asked_at);
         let running: BTreeSet<String> = self.running.keys().cloned().collect();
         let (unit, now) = (Arc::clone(&self.unit), self.unit.clock.now());
@@ -164,16 +242,41 @@ impl Host {
         );
         self.perform(actions, &listed).await;
         self.measure();
-        self.check_tiling(&listed).await;
+        self.check_tiling(&listed).await
+    }
+
+    async fn list(&self) -> Option<UnitListing> {
+        let listing = timeout(self.unit.settings.timing.expiry, self.unit.list());
+        match self.controls.unless_stopping(listing).await? {
+            Ok(Ok(listed)) => return Some(listed),
+            Ok(Err(error)) => self.report(&error),
+            Err(late) => self.report(&late),
+        }
+        None
+    }
+
+    /// Each once, and again when it has been readable meanwhile.
+    fn tell_of_unreadable(&mut self, found: &[Unreadable]) {
+        let known = std::mem::take(&mut self.unreadable);
+        for Unreadable { id, error, .. } in found {
+            if !known.contains(id) {
+                self.unit.events.emit(Event::LeaseUnreadable {
+                    id: id.clone(),
+                    error: error.clone(),
+                });
+            }
+            self.unreadable.insert(id.clone());
+        }
     }
 
     fn measure(&self) {
         let metrics = &self.unit.metrics;
-        metrics.leases_owned(self.running.len());
+        metrics.leases_owned(self.unit.labels(None), self.running.len());
         for (lease, health) in self.unit.health() {
-            metrics.waiting(&lease, health.waiting);
+            let labels = self.unit.labels(Some(&lease));
+            metrics.waiting(labels, health.waiting);
             if let Some(age) = health.last_checkpoint {
-                metrics.checkpoint_age(&lease, age);
+                metrics.checkpoint_age(labels, age);
             }
         }
     }
@@ -220,18 +323,39 @@ impl Host {
         self.take(takes).await;
     }
 
+    /// What is begun is waited for, also when the host stops meanwhile: a lease that we hold without knowing it would not be
+    /// released.
     async fn take(&mut self, takes: Vec<(Lease, crate::lease::Takeover, crate::balance::Why)>) {
         for some in takes.chunks(CONCURRENCY) {
-            let unit = &self.unit;
-            let acquired = some
-                .iter()
-                .map(|(lease, how, why)| HeldLease::acquire(unit, lease, *how, *why));
-            for held in futures::future::join_all(acquired).await {
+            if self.controls.stopping.is_cancelled() {
+                return;
+            }
+            let (unit, controls) = (&self.unit, &self.controls);
+            let acquired = some.iter().map(|(lease, how, why)| async move {
+                // An answer that takes longer than the lease lasts is worth nothing.
+                let limit = unit.settings.timing.expiry;
+                tokio::select! {
+                    biased;
+                    held = timeout(limit, HeldLease::acquire(unit, lease, *how, *why)) => {
+                        held.unwrap_or_else(|late| Err(StoreError::Unavailable(late.into())))
+                    }
+                    () = controls.out_of_time() => Err(StoreError::Unavailable("the host stops".into())),
+                }
+            });
+            let acquired = futures::future::join_all(acquired).await;
+            for ((lease, ..), held) in some.iter().zip(acquired) {
                 match held {
                     Ok(Some(held)) => self.employ(held),
                     Ok(None) => {}
-                    Err(error) => self.report(&error),
+                    Err(error) => {
+                        self.report(&error);
+                        self.uncertain.push(lease.token.clone());
+                    }
                 }
+            }
+            // Unless the host stops, the next listing says which of these are ours.
+            if !self.controls.stopping.is_cancelled() {
+                self.uncertain.clear();
             }
         }
     }
@@ -244,38 +368,61 @@ impl Host {
         });
         let (stopping, abandon) = (&self.controls.stopping, self.abandon.clone());
         let worker = Worker::new(Arc::clone(&self.unit), held, receiver, stopping, abandon);
-        self.workers.spawn(worker.run());
+        let task = self.workers.spawn(worker.run());
+        self.tasks.insert(task.id(), id.clone());
         self.running.insert(id, Running { token, orders });
     }
 
     async fn ask(&self, lease: &Lease) {
         let ttl = 6 * self.unit.settings.timing.acquire;
         let want = want_document(&self.unit.names, &lease.token, &self.unit.me, ttl);
-        if let Err(error) = self.unit.store.create(&want).await {
-            self.report(&error);
-        }
+        self.write_want(self.unit.store.create(&want)).await;
     }
 
     async fn withdraw(&self, token: &str) {
         let want = json!({ "id": self.unit.names.want(token) });
-        match self.unit.store.delete(&want, None).await {
-            Ok(()) | Err(StoreError::NotFound) => {}
-            Err(error) => self.report(&error),
+        self.write_want(self.unit.store.delete(&want, None)).await;
+    }
+
+    /// Requests are worth no more time than there is between two looks; they vanish by themselves.
+    async fn write_want<T>(&self, writing: impl Future<Output = Result<T, StoreError>>) {
+        let limited = timeout(self.unit.settings.timing.acquire, writing);
+        match self.controls.unless_stopping(limited).await {
+            None | Some(Ok(Ok(_) | Err(StoreError::NotFound))) => {}
+            Some(Ok(Err(error))) => self.report(&error),
+            Some(Err(late)) => self.report(&late),
         }
     }
 
-    /// Proves from time to time, and whenever leases were cut, that every key is covered.
-    async fn check_tiling(&mut self, listed: &UnitListing) {
+    /// Looks for keys that no lease covers, with every listing, and reports overlaps from time to time and whenever leases
+    /// were cut. Whether leases were made for them.
+    async fn check_tiling(&mut self, listed: &UnitListing) -> bool {
         let now = self.unit.clock.now();
-        let due = self
+        let is_due = self
             .tiling_checked_at
             .is_none_or(|at| now.saturating_sub(at) >= TILING_INTERVAL);
-        if !due || listed.listing.leases.iter().any(Lease::is_retired) {
-            return;
+        if is_due {
+            self.tiling_checked_at = Some(now);
         }
-        self.tiling_checked_at = Some(now);
-        if let Err(error) = init::repair(&self.unit, &listed.listing).await {
-            self.report(&error);
+        let lacks_ranges = listed.listing.leases.iter().any(|lease| lease.range.is_none());
+        let mut found = tiling(&listed.listing);
+        init::spare_unreadable(&mut found, &listed.unreadable);
+        if found.holes.is_empty() && !(is_due && (!found.is_exact() || lacks_ranges)) {
+            return false;
+        }
+        // A listing is no snapshot: it may have looked for the children of a cut before they were there, and for their
+        // parent when it was gone.
+        let Some(again) = self.list().await else {
+            return false;
+        };
+        let repairing = init::repair(&self.unit, &again);
+        match self.controls.unless_stopping(repairing).await {
+            Some(Ok(has_new)) => has_new,
+            Some(Err(error)) => {
+                self.report(&error);
+                false
+            }
+            None => false,
         }
     }
 
@@ -291,13 +438,13 @@ impl Host {
         for running in self.running.values() {
             running.orders.send_modify(|orders| orders.stop = true);
         }
-        let deadline = Instant::now() + *self.controls.grace.borrow();
+        let deadline = self.controls.deadline();
         let mut unclean = BTreeMap::new();
         std::mem::swap(&mut unclean, &mut self.running);
         let mut is_abandoned = false;
         loop {
             let until = if is_abandoned {
-                deadline + self.unit.settings.timing.renew
+                deadline + self.unit.settings.timing.renew.min(RELEASE_MAX)
             } else {
                 deadline
             };
@@ -317,8 +464,8 @@ impl Host {
                 Err(_) => break,
             }
         }
-        Stopped {
-            not_released: unclean.into_values().map(|running| running.token).collect(),
-        }
+        let mut not_released: Vec<String> = unclean.into_values().map(|running| running.token).collect();
+        not_released.append(&mut self.uncertain);
+        Stopped { not_released }
     }
 }

@@ -2,21 +2,24 @@
 //!
 //! The protocol is .NET's: a mark that the unit is initialised, and a lock for the one who does it. Ours adds that a lock
 //! left by somebody who died is taken over by the server's clock even where the container does not expire documents; that
-//! the mark is written only after a listing proves the leases to tile the key space; and that every lease is created with
-//! a position, so that "now" means the moment the unit was made, for ever. Invariant: a unit that bears the mark has no
-//! hole.
+//! the mark is written only after a listing proves the leases to tile the key space; that every lease is created with a
+//! position, so that "now" means the moment the unit was made, for ever; and that the lock is renewed, so that a unit of many
+//! leases is made by one. Invariants: a unit that bears the mark has no hole; one that was left half made begins where it was
+//! told to, as if nobody had begun it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
-use super::unit::{Unit, UnitListing};
-use crate::balance::Listing;
+use super::coverage::Coverage;
+use super::unit::{Unit, UnitListing, Unreadable};
 use crate::error::{StartError, StoreError};
-use crate::events::Event;
-use crate::feed::token_now;
+use crate::events::{Event, Filled};
+use crate::feed::{reaches_back, token_now};
 use crate::lease::{FeedMode, Lease};
 use crate::pull::{BadCursor, Cursor};
 use crate::range::{EpkRange, Tiling};
@@ -28,6 +31,10 @@ use crate::store::{Created, id_of, text_of};
 const PATIENCE: u32 = 4;
 /// The part of a lock's time that is waited before looking again.
 const LOOK_AGAIN: u32 = 10;
+/// How often a lock is renewed within its time.
+const RENEWALS: u32 = 3;
+/// Leases that are made at the same time, as by .NET.
+const CONCURRENCY: usize = 25;
 
 /// Brings the unit to where work can begin.
 pub(crate) async fn initialise(unit: &Arc<Unit>) -> Result<usize, StartError> {
@@ -39,13 +46,12 @@ pub(crate) async fn initialise(unit: &Arc<Unit>) -> Result<usize, StartError> {
             if unit.settings.start != StartFrom::Now || unit.settings.start_at.is_some() {
                 unit.events.emit(Event::StartIgnored);
             }
-            repair(unit, &listed.listing).await?;
+            repair(unit, &listed).await?;
             return Ok(listed.listing.leases.len());
         }
-        if let Some(lock) = lock(unit, listed.listing.server_now_ms).await? {
-            warn_of_sibling(unit).await?;
-            let made = make(unit).await;
-            unlock(unit, &lock).await;
+        if let Some(lock) = lock(unit, listed.listing.server_now_ms).await?
+            && let Some(made) = make_locked(unit, lock).await
+        {
             return made;
         }
         if Instant::now() >= deadline {
@@ -79,8 +85,13 @@ fn check(unit: &Unit, listed: &UnitListing) -> Result<(), StartError> {
     if listed.is_foreign {
         return Err(StartError::JavaLeases);
     }
+    if let Some(Unreadable { id, error, .. }) = listed.unreadable.first() {
+        let (id, error) = (id.clone(), error.clone());
+        return Err(StartError::UnreadableLease { id, error });
+    }
     let wanted = unit.settings.mode;
     if let Some(cursor) = &unit.settings.start_at {
+        cursor.check_ranges()?;
         if cursor.container_rid() != unit.description.identity.container_rid {
             return Err(BadCursor::OtherContainer.into());
         }
@@ -100,10 +111,13 @@ fn check(unit: &Unit, listed: &UnitListing) -> Result<(), StartError> {
     }
 }
 
+fn lock_document(unit: &Unit) -> Value {
+    json!({"id": unit.names.lock(), "ttl": unit.settings.timing.lock.as_secs().max(1)})
+}
+
 /// The lock's entity tag, if we have it.
 async fn lock(unit: &Unit, server_now_ms: Option<u64>) -> Result<Option<String>, StoreError> {
-    let ttl = unit.settings.timing.lock;
-    let document = json!({"id": unit.names.lock(), "ttl": ttl.as_secs().max(1)});
+    let (ttl, document) = (unit.settings.timing.lock, lock_document(unit));
     if let Created::New(written) = unit.store.create(&document).await? {
         return Ok(Some(written.etag));
     }
@@ -141,11 +155,57 @@ async fn unlock(unit: &Unit, etag: &str) {
     }
 }
 
+/// Makes the leases while the lock is kept. Nothing if it was lost, to somebody who took us for dead: then it is theirs to make
+/// them, and creating any more could bring back leases that were cut since.
+async fn make_locked(unit: &Arc<Unit>, lock: String) -> Option<Result<usize, StartError>> {
+    let done = CancellationToken::new();
+    let keeping = keep(unit, lock, &done);
+    tokio::pin!(keeping);
+    let making = async {
+        warn_of_sibling(unit).await?;
+        make(unit).await
+    };
+    // What is under way when the lock is lost may be dropped: whoever has it looks at what there is.
+    let made = tokio::select! {
+        made = making => made,
+        _ = &mut keeping => return None,
+    };
+    done.cancel();
+    if let Some(lock) = keeping.await {
+        unlock(unit, &lock).await;
+    }
+    Some(made)
+}
+
+/// Renews the lock until the leases are made. Its last tag comes back, or nothing if it is another's by now.
+async fn keep(unit: &Unit, mut etag: String, done: &CancellationToken) -> Option<String> {
+    let (ttl, document) = (unit.settings.timing.lock, lock_document(unit));
+    loop {
+        tokio::select! {
+            () = done.cancelled() => return Some(etag),
+            () = sleep(ttl / RENEWALS) => {}
+        }
+        match timeout(ttl, unit.store.replace(&document, &etag)).await {
+            Ok(Ok(written)) => etag = written.etag,
+            Ok(Err(StoreError::Changed | StoreError::NotFound)) => return None,
+            // It is ours for a while yet.
+            Ok(Err(error)) => tracing::warn!(%error, "the lock of the lease store could not be renewed"),
+            Err(late) => tracing::warn!(%late, "the lock of the lease store could not be renewed"),
+        }
+    }
+}
+
 async fn make(unit: &Arc<Unit>) -> Result<usize, StartError> {
     let listed = unit.list().await?;
-    fill_holes(unit, &listed.listing).await?;
+    // Without the mark nobody has begun to work, unless it was deleted: then leases have been taken.
+    let is_new = listed.listing.leases.iter().all(Lease::is_unused);
+    let tiling = Coverage::of(unit.source.as_ref(), &listed.listing).await?.tiling();
+    let filled = fill(unit, &tiling.holes, is_new).await?;
+    if !is_new {
+        report(unit, tiling, filled);
+    }
     let listed = unit.list().await?;
-    let tiling = tiling(&listed.listing);
+    let tiling = Coverage::of(unit.source.as_ref(), &listed.listing).await?.tiling();
     if !tiling.holes.is_empty() {
         return Err(StartError::Tiling(format!("{:?} is covered by no lease", tiling.holes)));
     }
@@ -153,54 +213,88 @@ async fn make(unit: &Arc<Unit>) -> Result<usize, StartError> {
     Ok(listed.listing.leases.len())
 }
 
-/// How the leases cover the key space. A retired lease and its children cover the same keys on purpose; while one exists,
-/// overlaps mean nothing. Leases of partition ids that do not say their range are taken to cover it all.
-pub(crate) fn tiling(listing: &Listing) -> Tiling {
-    if listing.leases.iter().any(|lease| lease.range.is_none()) {
-        return Tiling::default();
-    }
-    let ranges: Vec<EpkRange> = listing.leases.iter().filter_map(|lease| lease.range.clone()).collect();
-    let mut tiling = Tiling::of(&ranges);
-    if listing.leases.iter().any(Lease::is_retired) {
-        tiling.overlaps.clear();
-    }
-    tiling
+/// Finds and fills holes in a unit that should have none, and reports what it found. Whether leases were made.
+pub(crate) async fn repair(unit: &Arc<Unit>, listed: &UnitListing) -> Result<bool, StartError> {
+    let coverage = Coverage::of(unit.source.as_ref(), &listed.listing).await?;
+    let mut tiling = coverage.tiling();
+    spare_unreadable(&mut tiling, &listed.unreadable);
+    let filled = fill(unit, &tiling.holes, false).await?;
+    let is_filled = !filled.is_empty();
+    report(unit, tiling, filled);
+    Ok(is_filled)
 }
 
-/// Finds and fills holes in a unit that should have none, and reports what it found.
-pub(crate) async fn repair(unit: &Arc<Unit>, listing: &Listing) -> Result<(), StartError> {
-    let Tiling { holes, overlaps } = tiling(listing);
-    if holes.is_empty() && overlaps.is_empty() {
-        return Ok(());
+/// A hole that a document stands in which cannot be read is for whoever put it there: a lease of these keys could not be created
+/// beside it. Where it does not say which keys it is about, any hole may be its.
+pub(crate) fn spare_unreadable(tiling: &mut Tiling, unreadable: &[Unreadable]) {
+    let ranges: Option<Vec<EpkRange>> = unreadable.iter().map(|document| document.range.clone()).collect();
+    let holes = std::mem::take(&mut tiling.holes);
+    if let Some(ranges) = ranges {
+        tiling.holes = holes.iter().flat_map(|hole| hole.without(&ranges)).collect();
     }
-    fill_holes(unit, listing).await?;
-    unit.events.emit(Event::TilingRepaired { holes, overlaps });
-    Ok(())
 }
 
-/// Creates leases for what no lease covers, cut at the partitions.
-async fn fill_holes(unit: &Arc<Unit>, listing: &Listing) -> Result<(), StartError> {
-    let holes = tiling(listing).holes;
+fn report(unit: &Unit, Tiling { holes, overlaps }: Tiling, filled: Vec<Filled>) {
+    // Holes that somebody else has filled meanwhile are reported there.
+    if !filled.is_empty() || !overlaps.is_empty() {
+        unit.events.emit(Event::TilingRepaired {
+            holes,
+            overlaps,
+            filled,
+        });
+    }
+}
+
+/// Creates leases for what no lease covers, cut at the partitions. Which of them are ours comes back, with where they begin,
+/// unless a cursor says that.
+async fn fill(unit: &Arc<Unit>, holes: &[EpkRange], is_new: bool) -> Result<Vec<Filled>, StartError> {
     if holes.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let is_new = listing.leases.is_empty();
     let partitions = unit.source.partitions().await?;
     let cursor = unit.settings.start_at.as_ref().filter(|_| is_new);
-    for part in parts(&holes, &partitions, unit.settings.leases_per_partition) {
+    let mut creating = Vec::new();
+    for part in parts(holes, &partitions, unit.settings.leases_per_partition) {
         let (at_cursor, rest) = placed(part, cursor);
-        for (range, position) in at_cursor {
-            let id = unit.names.lease(&range.to_string());
-            let lease = Lease::for_range(id, range, unit.settings.mode).at(&position);
-            unit.store.create(&lease.to_document()).await?;
-        }
-        for range in rest {
-            let lease = new_lease(unit, range, is_new).await?;
-            // Existing is fine: somebody else had the same idea.
-            unit.store.create(&lease.to_document()).await?;
-        }
+        let at_cursor = at_cursor.into_iter().map(|(range, position)| (range, Some(position)));
+        let rest = rest.into_iter().map(|range| (range, None));
+        let each = at_cursor.chain(rest);
+        creating.extend(each.map(|(range, position)| create(unit, range, position, is_new)));
     }
-    Ok(())
+    let created = futures::stream::iter(creating).buffered(CONCURRENCY);
+    created
+        .try_filter_map(|filled| std::future::ready(Ok(filled)))
+        .try_collect()
+        .await
+}
+
+/// Creates the lease of a range, at the position a cursor has for it or where it begins otherwise.
+async fn create(
+    unit: &Arc<Unit>,
+    range: EpkRange,
+    position: Option<Position>,
+    is_new: bool,
+) -> Result<Option<Filled>, StartError> {
+    let (lease, from) = match position {
+        Some(Position::From(from)) => (new_lease(unit, range, from).await?, None),
+        Some(position) => {
+            let id = unit.names.lease(&range.to_string());
+            (Lease::for_range(id, range, unit.settings.mode).at(&position), None)
+        }
+        None => {
+            let from = start_of(unit, &range, is_new).await?;
+            (new_lease(unit, range, from).await?, Some(from))
+        }
+    };
+    let lease = if is_new { lease.unused() } else { lease };
+    Ok(match unit.store.create(&lease.to_document()).await? {
+        Created::New(_) => from.map(|from| Filled {
+            lease: lease.token,
+            from,
+        }),
+        // Somebody else had the same idea.
+        Created::Exists => None,
+    })
 }
 
 /// What of a part a cursor has places for, and what it leaves.
@@ -224,16 +318,23 @@ fn parts(holes: &[EpkRange], partitions: &[Partition], per_partition: usize) -> 
     holes.iter().flat_map(within).collect()
 }
 
-/// A lease with its position. One that had been there before starts where the unit was told to, but never silently later
-/// than that: a hole found afterwards begins at the beginning, and its changes come again.
-async fn new_lease(unit: &Arc<Unit>, range: EpkRange, is_new: bool) -> Result<Lease, StartError> {
+/// Where a lease begins. One of a new unit begins where the unit was told to. A hole that is found afterwards had a lease
+/// before, and nobody knows where that stood: it begins at the beginning of what is kept, and changes come again. Only a
+/// server that keeps versions and has no way back to them leaves nothing but now.
+async fn start_of(unit: &Unit, range: &EpkRange, is_new: bool) -> Result<StartFrom, StartError> {
+    let mode = unit.settings.mode;
+    Ok(match mode {
+        _ if is_new => unit.settings.start,
+        FeedMode::AllVersionsAndDeletes if !reaches_back(unit.source.as_ref(), range, mode).await? => StartFrom::Now,
+        _ => StartFrom::Beginning,
+    })
+}
+
+/// A lease with its position.
+async fn new_lease(unit: &Unit, range: EpkRange, from: StartFrom) -> Result<Lease, StartError> {
     let mode = unit.settings.mode;
     let lease = Lease::for_range(unit.names.lease(&range.to_string()), range.clone(), mode);
-    let start = match (is_new, mode) {
-        (false, FeedMode::LatestVersion) => StartFrom::Beginning,
-        _ => unit.settings.start,
-    };
-    match start {
+    match from {
         StartFrom::Now => Ok(Lease {
             continuation: Some(token_now(unit.source.as_ref(), &range, mode).await?),
             ..lease

@@ -10,7 +10,7 @@ use super::deliver::Page;
 use super::held::NotWritten;
 use super::settings::{GiveUp, KeyOrder};
 use super::worker::{Step, Worker};
-use crate::dead_letters::{DeadLetter, DeadLetterStore, operation_name};
+use crate::dead_letters::{DeadLetter, DeadLetterStore, Within, operation_name};
 use crate::error::StoreError;
 use crate::events::Event;
 use crate::retry::Delivery;
@@ -18,11 +18,17 @@ use crate::retry::Delivery;
 const BEHIND: &str = "an earlier change of this key is a dead letter";
 
 impl Worker {
-    /// Whether there is anybody to take what cannot be handled.
+    /// Whether anything follows when the delegate has failed as often as it may; otherwise it is tried for ever.
     pub(super) fn gives_up(&self) -> bool {
+        self.sets_aside() || matches!(self.unit.settings.give_up, GiveUp::Halt | GiveUp::Release)
+    }
+
+    /// Whether single items that cannot be handled go out of the way of the others.
+    pub(super) fn sets_aside(&self) -> bool {
         match self.unit.settings.give_up {
             GiveUp::DeadLetter => self.unit.dead_letters.is_some(),
-            GiveUp::Skip | GiveUp::Release => true,
+            GiveUp::Skip => true,
+            GiveUp::Halt | GiveUp::Release => false,
         }
     }
 
@@ -78,20 +84,16 @@ impl Worker {
         let Some(store) = self.parking() else {
             return Ok(Step::Done(()));
         };
-        let now = self.unit.clock.now();
-        if self.parked.is_stale(now, self.unit.settings.timing.acquire) {
-            match self.read_parked(&store).await? {
-                Step::Done(keys) => self.parked.replace(keys, now),
-                Step::Interrupted => return Ok(Step::Interrupted),
-                Step::Finish(finish) => return Ok(Step::Finish(finish)),
-            }
+        match self.read_parked(&store).await? {
+            Step::Done(()) => {}
+            other => return Ok(other),
         }
-        if self.parked.is_empty() {
+        if self.unit.parked.is_empty() {
             return Ok(Step::Done(()));
         }
         for delivery in lanes {
             let paths = &self.unit.description.key_paths;
-            let is_parked = |index: &usize| self.parked.contains(&page.changes[*index].key(paths));
+            let is_parked = |index: &usize| self.unit.parked.contains(&page.changes[*index].key(paths));
             let behind: Vec<usize> = delivery.pending().filter(is_parked).collect();
             match self.park_items(page, delivery, behind).await? {
                 Step::Done(()) => {}
@@ -119,14 +121,19 @@ impl Worker {
         Ok(Step::Done(()))
     }
 
-    async fn read_parked(&mut self, store: &Arc<dyn DeadLetterStore>) -> Result<Step<Vec<String>>, NotWritten> {
+    /// Makes sure that the parked keys are known.
+    async fn read_parked(&mut self, store: &Arc<dyn DeadLetterStore>) -> Result<Step<()>, NotWritten> {
         let mut n_failed = 0;
         loop {
-            let (store, processor) = (Arc::clone(store), self.unit.processor.clone());
-            let reading = async move { store.keys(&processor).await };
+            let (store, unit, taken_at) = (Arc::clone(store), Arc::clone(&self.unit), self.taken_at);
+            let reading = async move {
+                let (clock, after) = (|| unit.clock.now(), unit.settings.timing.acquire);
+                let list = || store.keys(&unit.processor);
+                unit.parked.refresh(taken_at, clock, after, list).await
+            };
             match self.tend(reading, true).await? {
                 None => return Ok(Step::Interrupted),
-                Some(Ok(keys)) => return Ok(Step::Done(keys)),
+                Some(Ok(())) => return Ok(Step::Done(())),
                 Some(Err(error)) => {
                     n_failed += 1;
                     if let Step::Interrupted = self.store_failed(&error, n_failed).await? {
@@ -153,10 +160,12 @@ impl Worker {
                 other => return Ok(other),
             }
             if self.unit.settings.key_order == KeyOrder::Park {
-                self.parked.insert(letter.key.clone());
+                self.unit.parked.insert(letter.key.clone(), self.unit.clock.now());
             }
         }
-        self.unit.metrics.dead_letter(&letter.lease_token);
+        self.unit
+            .metrics
+            .dead_letter(self.unit.labels(Some(&letter.lease_token)));
         self.unit.events.emit(Event::DeadLettered {
             lease: letter.lease_token,
             item: letter.item_id,
@@ -199,15 +208,18 @@ impl Worker {
         let change = &page.changes[index];
         let source = &self.unit.description.identity.container_rid;
         let key = change.key(&self.unit.description.key_paths);
+        let within = Within::of(&page.changes, index, &self.unit.description.key_paths);
         let failure = self.failures.of(index);
         DeadLetter {
-            id: DeadLetter::id_of(source, &key, change),
+            id: DeadLetter::id_of(source, &key, change, within.n_before),
             processor: self.unit.processor.clone(),
             source: source.clone(),
             lease_token: self.token(),
+            epoch: self.held.lease().epoch(),
             range: Some(page.range.clone()),
             item_id: change.id().map(str::to_owned),
             lsn: change.metadata.lsn,
+            index: within.index,
             committed_at: change.metadata.committed_at_s,
             operation: change
                 .metadata

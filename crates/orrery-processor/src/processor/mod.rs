@@ -3,6 +3,7 @@
 mod builder;
 mod calls;
 mod caught_up;
+mod coverage;
 mod deliver;
 mod failures;
 mod health;
@@ -13,6 +14,7 @@ mod lanes;
 mod letters;
 mod parking;
 mod reading;
+mod replaying;
 mod resharding;
 mod settings;
 mod unit;
@@ -24,16 +26,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use builder::ProcessorBuilder;
+pub(crate) use coverage::Coverage;
 pub use health::LeaseHealth;
 pub use host::Stopped;
-pub(crate) use init::tiling;
 pub use settings::{Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
-pub(crate) use unit::{UnitListing, list as list_unit};
+pub(crate) use unit::list as list_unit;
 
 use crate::clock::{self, Clock};
 use crate::dead_letters::DeadLetterStore;
@@ -50,8 +53,8 @@ use crate::store::{CheckError, Created, LeaseStore};
 use host::{Controls, Host};
 use unit::Unit;
 
-/// How long a dropped processor is given to stop.
-const GRACE_AT_DROP: Duration = Duration::from_secs(5);
+/// Longer than any process runs.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// A processor that can be started, any number of times, one after the other.
 #[derive(Clone)]
@@ -95,10 +98,10 @@ impl Processor {
         let instance = unit.me.name.clone();
         unit.events.emit(Event::Started { instance, leases });
         let stopping = CancellationToken::new();
-        let (grace, grace_receiver) = watch::channel(GRACE_AT_DROP);
+        let (stop_by, told_to_stop_by) = watch::channel(None);
         let controls = Controls {
             stopping: stopping.clone(),
-            grace: grace_receiver,
+            stop_by: told_to_stop_by,
         };
         let (first, is_first_over) = oneshot::channel();
         let host = tokio::spawn(Host::new(Arc::clone(&unit), controls).run(first));
@@ -106,7 +109,7 @@ impl Processor {
         let _ = is_first_over.await;
         Ok(Running {
             unit,
-            grace,
+            stop_by,
             host: Some(host),
             stop_at_drop: stopping.clone().drop_guard(),
             stopping,
@@ -138,7 +141,9 @@ impl Processor {
             events: self.events.clone(),
             metrics: Arc::clone(&self.metrics),
             health: health::Health::default(),
+            parked: parking::Parked::default(),
             paused: AtomicBool::new(false),
+            reshaped: Notify::new(),
             clock: Clock::start(),
         })
     }
@@ -147,7 +152,7 @@ impl Processor {
 /// A started processor. Dropping it stops it, without waiting.
 pub struct Running {
     unit: Arc<Unit>,
-    grace: watch::Sender<Duration>,
+    stop_by: watch::Sender<Option<Instant>>,
     host: Option<JoinHandle<Stopped>>,
     stopping: CancellationToken,
     stop_at_drop: DropGuard,
@@ -203,9 +208,12 @@ impl Running {
     }
 
     /// Stops: no new reads, delegates are told, batches that finish are saved, leases are released. Delegates that are not
-    /// done after `grace` are dropped, and their batches come again elsewhere.
+    /// done after `grace` are dropped, and their batches come again elsewhere. Releasing their leases may take up to five
+    /// seconds more, if the lease store does not answer.
     pub async fn stop(mut self, grace: Duration) -> Stopped {
-        self.grace.send_replace(grace);
+        let now = Instant::now();
+        self.stop_by
+            .send_replace(Some(now.checked_add(grace).unwrap_or(now + FOREVER)));
         self.stopping.cancel();
         match self.host.take() {
             Some(host) => host.await.unwrap_or_default(),

@@ -30,6 +30,7 @@ impl Worker {
             let reading = self.reading(range);
             let error = match self.tend(reading, true).await? {
                 None => return Ok(Step::Interrupted),
+                Some(Ok(page)) if self.is_of_another_partition(&page) => FeedError::Gone,
                 Some(Ok(page)) => {
                     self.read_took = self.unit.clock.now().saturating_sub(sent_at);
                     self.note_page(&page);
@@ -47,6 +48,13 @@ impl Worker {
                 Step::Finish(finish) => return Ok(Step::Finish(finish)),
             }
         }
+    }
+
+    /// A lease that is known by its partition's id has to become another one when that partition is gone, as when it was merged,
+    /// also where reading its range goes on as if nothing had happened.
+    fn is_of_another_partition(&self, page: &FeedPage) -> bool {
+        let lease = self.held.lease();
+        lease.version == 0 && page.partition_id.as_ref().is_some_and(|id| *id != lease.token)
     }
 
     /// One read, which may take its time but not for ever.
@@ -76,8 +84,9 @@ impl Worker {
             (false, behind) => behind.map(|(head, reached)| head.saturating_sub(reached)),
         };
         let (now, token) = (self.unit.clock.now(), self.token());
-        self.unit.metrics.feed_charge(&token, page.charge);
-        self.unit.metrics.lag(&token, lag);
+        let labels = self.unit.labels(Some(&token));
+        self.unit.metrics.feed_charge(labels, page.charge);
+        self.unit.metrics.lag(labels, lag);
         self.unit.health.note(&token, |health| {
             health.last_poll = Some(now);
             health.lag = lag;
@@ -102,7 +111,7 @@ impl Worker {
         }
         let first = page.changes.first().and_then(|change| change.metadata.lsn);
         let next = first.or_else(|| page.token.lsn());
-        if let (Position::After(before), Some(after)) = (&self.position, next)
+        if let (Some(before), Some(after)) = (self.position.token(), next)
             && before.lsn().is_some_and(|before| epoch(before) < epoch(after))
         {
             let (lease, before) = (lease.clone(), before.to_string());

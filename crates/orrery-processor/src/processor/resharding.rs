@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
+use super::coverage::Coverage;
 use super::held::NotWritten;
 use super::worker::{Finish, Step, Worker};
 use crate::error::{FeedError, StoreError};
 use crate::events::{Event, Loss};
 use crate::lease::Lease;
 use crate::range::EpkRange;
-use crate::reshard::{Partition, Reshard, epk_child, plan};
+use crate::reshard::{Partition, Reshard, epk_child, plan, replace_orphans};
 
 impl Worker {
     /// The lease's range. Old leases of partition ids may not say it; the source knows the partition.
@@ -33,13 +34,7 @@ impl Worker {
                     self.held.set_range(range.clone());
                     return Ok(Step::Done(range));
                 }
-                Some(Ok(None)) => {
-                    self.report(&FeedError::Fatal(
-                        "the lease names a partition that is gone, and not its range; let a .NET host acquire it once"
-                            .into(),
-                    ));
-                    return Ok(Step::Finish(Finish::Release(Loss::Failed)));
-                }
+                Some(Ok(None)) => return Ok(Step::Finish(self.replace_orphan().await?)),
                 Some(Err(error)) => {
                     n_failed += 1;
                     self.report(&error);
@@ -52,12 +47,48 @@ impl Worker {
         }
     }
 
-    /// The partitions now; asked again until there is an answer.
+    /// The lease names a partition that is gone, and not its range: it gives way to leases of what no other one covers.
+    async fn replace_orphan(&mut self) -> Result<Finish, NotWritten> {
+        let unit = Arc::clone(&self.unit);
+        let asking = async move {
+            let listed = unit.list().await?;
+            Coverage::of(unit.source.as_ref(), &listed.listing).await
+        };
+        let Coverage {
+            leases,
+            orphans,
+            partitions,
+        } = match self.tend(asking, true).await? {
+            Some(Ok(coverage)) => coverage,
+            Some(Err(error)) => {
+                self.report(&error);
+                return Ok(Finish::Release(Loss::Failed));
+            }
+            None => return Ok(self.wanted().unwrap_or(Finish::Release(Loss::Stopped))),
+        };
+        let covered: Vec<EpkRange> = leases.into_iter().filter_map(|lease| lease.range).collect();
+        let holes = EpkRange::full().without(&covered);
+        match replace_orphans(&orphans, &holes, &partitions.unwrap_or_default(), &self.unit.names) {
+            Some(children) => self.cut(children).await,
+            None => {
+                let why = "the lease names a partition that is gone, and not its range, and cannot be put in order";
+                self.report(&FeedError::Fatal(why.into()));
+                Ok(Finish::Release(Loss::Failed))
+            }
+        }
+    }
+
+    /// The partitions now, with their ids if the lease is known by one; asked again until there is an answer.
     async fn partitions(&mut self) -> Result<Step<Vec<Partition>>, NotWritten> {
         let mut n_failed = 0;
         loop {
-            let unit = Arc::clone(&self.unit);
-            let asking = async move { unit.source.partitions().await };
+            let (unit, by_id) = (Arc::clone(&self.unit), self.held.lease().version == 0);
+            let asking = async move {
+                match by_id {
+                    true => unit.source.named_partitions().await,
+                    false => unit.source.partitions().await,
+                }
+            };
             match self.tend(asking, true).await? {
                 None => return Ok(Step::Interrupted),
                 Some(Ok(partitions)) => return Ok(Step::Done(partitions)),
@@ -123,6 +154,8 @@ impl Worker {
 
     async fn cut(&mut self, children: Vec<Lease>) -> Result<Finish, NotWritten> {
         if !self.held.lease().is_retired() {
+            // Children begin where their parent stands.
+            self.save_reached().await?;
             self.held.retire().await?;
         }
         for child in &children {
@@ -130,12 +163,11 @@ impl Worker {
                 return Ok(finish);
             }
         }
-        self.delete_parent().await?;
-        self.unit.events.emit(Event::Resharded {
+        let told = Event::Resharded {
             lease: self.token(),
             into: children.into_iter().map(|child| child.token).collect(),
-        });
-        Ok(Finish::Resharded)
+        };
+        self.delete_parent(told).await
     }
 
     async fn create_child(&mut self, child: &Lease) -> Result<Option<Finish>, NotWritten> {
@@ -159,16 +191,35 @@ impl Worker {
         }
     }
 
-    /// A parent that cannot be deleted stays retired: it is never read again, and whoever takes it tries again.
-    async fn delete_parent(&mut self) -> Result<(), NotWritten> {
-        let (unit, lease) = (Arc::clone(&self.unit), self.held.lease().clone());
-        let deleting = async move { unit.store.delete(&lease.to_document(), lease.etag.as_deref()).await };
-        match self.tend(deleting, false).await? {
-            Some(Err(error)) if !matches!(error, StoreError::NotFound) => {
-                self.report(&error);
-                self.held.release().await
+    /// Deletes the parent, whose children exist. One that cannot be deleted is kept, retired and unread, and tried again with
+    /// growing pauses: its children are there to be taken meanwhile, and whoever takes it after us goes on here.
+    async fn delete_parent(&mut self, told: Event) -> Result<Finish, NotWritten> {
+        let (mut n_failed, mut told) = (0, Some(told));
+        loop {
+            let (unit, lease) = (Arc::clone(&self.unit), self.held.lease().clone());
+            let deleting = async move { unit.store.delete(&lease.to_document(), lease.etag.as_deref()).await };
+            let error = match self.tend(deleting, false).await? {
+                Some(Err(error)) if !matches!(error, StoreError::NotFound) => error,
+                _ => break,
+            };
+            n_failed += 1;
+            self.report(&error);
+            self.tell_of_cut(&mut told);
+            let pause = self.unit.pause(n_failed);
+            self.tend(sleep(pause), true).await?;
+            if let Some(finish) = self.wanted() {
+                return Ok(finish);
             }
-            _ => Ok(()),
+        }
+        self.tell_of_cut(&mut told);
+        Ok(Finish::Resharded)
+    }
+
+    /// Once: the children are there, and nobody has to wait for the next cycle to take them.
+    fn tell_of_cut(&self, told: &mut Option<Event>) {
+        if let Some(told) = told.take() {
+            self.unit.events.emit(told);
+            self.unit.reshaped.notify_one();
         }
     }
 }

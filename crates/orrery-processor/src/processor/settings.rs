@@ -117,6 +117,8 @@ pub enum GiveUp {
     /// Dead letters if there is a place for them, otherwise try for ever.
     #[default]
     DeadLetter,
+    /// Keep the lease where it is, visibly, and read it no more, until it is reset or another process takes it.
+    Halt,
     /// Leave the bad items out. They are reported as events and lost.
     Skip,
     /// Let go of the lease; another host may have more luck.

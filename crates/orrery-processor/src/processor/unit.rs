@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::health::{Asked, Health, LeaseHealth};
+use super::parking::Parked;
 use super::settings::Settings;
 use crate::balance::{Listing, Want};
 use crate::clock::{self, Clock};
@@ -16,9 +17,10 @@ use crate::delegate::Delegate;
 use crate::error::StoreError;
 use crate::events::Events;
 use crate::feed::{FeedSource, SourceDescription};
-use crate::lease::{HostMark, Incarnation, Lease, detect_foreign};
-use crate::metrics::Metrics;
+use crate::lease::{HostMark, Incarnation, Lease, detect_foreign, look_at_foreign};
+use crate::metrics::{Labels, Metrics};
 use crate::names::UnitNames;
+use crate::range::EpkRange;
 use crate::start;
 use crate::store::{LeaseStore, id_of, text_of};
 
@@ -36,8 +38,11 @@ pub(crate) struct Unit {
     pub events: Events,
     pub metrics: Arc<dyn Metrics>,
     pub health: Health,
+    pub parked: Parked,
     /// The host has told its workers to wait.
     pub paused: AtomicBool,
+    /// Woken when leases were cut: there are new ones to take.
+    pub reshaped: tokio::sync::Notify,
     pub clock: Clock,
 }
 
@@ -46,16 +51,45 @@ pub(crate) struct Unit {
 pub(crate) struct UnitListing {
     pub listing: Listing,
     pub paused: bool,
-    /// A document that another kind of processor wrote.
+    /// Documents under the ids of leases that are none.
+    pub unreadable: Vec<Unreadable>,
+    /// What another kind of processor wrote, as leases to look at.
+    pub foreign: Vec<Lease>,
     pub is_foreign: bool,
     pub is_initialised: bool,
     pub charge: f64,
+}
+
+/// A document that bears the id of a lease and cannot be read as one: written by hand, or by something that is newer.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub id: String,
+    /// The keys that its id names, where it names keys.
+    pub range: Option<EpkRange>,
+    pub error: String,
+}
+
+impl UnitListing {
+    /// Every lease, whoever wrote it: for those that only look.
+    pub fn with_foreign(mut self) -> Listing {
+        self.listing.leases.append(&mut self.foreign);
+        self.listing
+    }
 }
 
 impl Unit {
     /// The wall clock, as leases carry it.
     pub fn stamp(&self) -> String {
         start::stamp(clock::since_1970())
+    }
+
+    /// What this host's measurements are about: one of its leases, or all of it.
+    pub fn labels<'a>(&'a self, lease: Option<&'a str>) -> Labels<'a> {
+        Labels {
+            unit: &self.processor,
+            instance: &self.me.name,
+            lease,
+        }
     }
 
     /// The leases this host reads, judged now.
@@ -88,11 +122,19 @@ pub(crate) async fn list(store: &dyn LeaseStore, names: &UnitNames) -> Result<Un
     listed.listing.server_now_ms = found.server_now_ms;
     for document in &found.documents {
         let id = id_of(document);
-        if names.lease_token(id).is_some() {
+        if let Some(token) = names.lease_token(id) {
             if detect_foreign(document).is_some() {
                 listed.is_foreign = true;
-            } else if let Ok(lease) = Lease::from_document(document) {
-                listed.listing.leases.push(lease);
+                listed.foreign.extend(look_at_foreign(document).unwrap_or_default());
+                continue;
+            }
+            match Lease::from_document(document) {
+                Ok(lease) => listed.listing.leases.push(lease),
+                Err(error) => listed.unreadable.push(Unreadable {
+                    id: id.to_owned(),
+                    range: token.parse().ok(),
+                    error: error.to_string(),
+                }),
             }
         } else if let Some(token) = names.want_token(id) {
             listed.listing.wants.extend(read_want(token, document));

@@ -12,7 +12,7 @@ use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::failures::Failures;
-use super::held::{HeldLease, NotWritten};
+use super::held::{Attempt, HeldLease, NotWritten};
 use super::settings::Checkpoint;
 use super::unit::Unit;
 use crate::delegate::{CheckpointError, CheckpointRequest};
@@ -91,7 +91,8 @@ pub(crate) struct Worker {
     n_checks: u64,
     /// How long the last read took, to tell whether the server held it back.
     pub(super) read_took: Duration,
-    pub(super) parked: super::parking::Parked,
+    /// When the lease was taken.
+    pub(super) taken_at: Duration,
     /// Of the page at hand.
     pub(super) failures: Failures,
     /// Since when the delegate has been running, by the wall clock.
@@ -126,7 +127,7 @@ impl Worker {
             n_empty: 0,
             n_checks: 0,
             read_took: Duration::ZERO,
-            parked: super::parking::Parked::default(),
+            taken_at: unit.clock.now(),
             failures: Failures::default(),
             called_at: None,
             region: None,
@@ -165,7 +166,7 @@ impl Worker {
             let lease = token;
             self.unit
                 .metrics
-                .lease_change(&lease, LeaseChange::Released(why.clone()));
+                .lease_change(self.unit.labels(Some(&lease)), LeaseChange::Released(why.clone()));
             self.unit.events.emit(Event::LeaseReleased { lease, why });
         }
         End { id, why }
@@ -216,8 +217,8 @@ impl Worker {
 
     /// The last words: save what is reached, and let go.
     async fn finish(&mut self, finish: Finish) -> Result<Why, NotWritten> {
-        if let Some(token) = self.reached.take() {
-            self.held.checkpoint(&token).await?;
+        if !matches!(finish, Finish::Resharded) {
+            self.save_reached().await?;
         }
         Ok(match finish {
             Finish::Stop => {
@@ -244,6 +245,14 @@ impl Worker {
         })
     }
 
+    /// Saves what was reached without a write of its own, before the lease becomes another's.
+    pub(super) async fn save_reached(&mut self) -> Result<(), NotWritten> {
+        match self.reached.take() {
+            Some(token) => self.held.checkpoint_surely(&token).await,
+            None => Ok(()),
+        }
+    }
+
     /// Runs `work` and meanwhile keeps the lease and serves manual checkpoints. Ends early, with nothing, when the host
     /// wants something else and `interruptible`.
     pub(super) async fn tend<T>(
@@ -263,8 +272,7 @@ impl Worker {
                     if let Some(since) = self.called_at.clone() {
                         self.held.set_condition(Some(Condition::Running { since }));
                     }
-                    let reached = self.reached.take();
-                    self.held.renew(reached.as_ref()).await?;
+                    self.renew().await?;
                 }
                 Ok(()) = self.orders.changed() => {
                     self.check().await?;
@@ -280,14 +288,24 @@ impl Worker {
     async fn check(&mut self) -> Result<(), NotWritten> {
         let n_checks = self.orders.borrow().n_checks;
         if std::mem::replace(&mut self.n_checks, n_checks) < n_checks {
-            let reached = self.reached.take();
-            self.held.renew(reached.as_ref()).await?;
+            self.renew().await?;
         }
         Ok(())
     }
 
+    /// Renews, and saves with it what was reached without a write of its own.
+    async fn renew(&mut self) -> Result<(), NotWritten> {
+        match self.reached.clone() {
+            Some(token) => self.save(&token).await,
+            None => self.held.renew(None).await.map(drop),
+        }
+    }
+
     async fn checkpoint_for(&mut self, request: CheckpointRequest) -> Result<(), NotWritten> {
-        let saved = self.save(&request.token).await;
+        let saved = self.held.checkpoint_surely(&request.token).await;
+        if saved.is_ok() {
+            self.saved();
+        }
         let told = if saved.is_ok() {
             Ok(())
         } else {
@@ -298,19 +316,28 @@ impl Worker {
         saved
     }
 
+    /// Saves a position up to which everything is handled. While the store is in trouble, that waits until it takes it, and the
+    /// work goes on as long as the lease is held.
     async fn save(&mut self, token: &FeedToken) -> Result<(), NotWritten> {
-        self.held.checkpoint(token).await?;
+        if self.held.is_put_off() || self.held.checkpoint(token).await? == Attempt::PutOff {
+            self.reached = Some(token.clone());
+            return Ok(());
+        }
+        self.saved();
+        Ok(())
+    }
+
+    fn saved(&mut self) {
         (self.reached, self.n_unsaved) = (None, 0);
         let (now, lease) = (self.unit.clock.now(), self.token());
         self.unit
             .health
             .note(&lease, |health| health.last_checkpoint = Some(now));
-        Ok(())
     }
 
     /// The position after a batch, as the policy has it.
     pub(super) async fn advance(&mut self, token: FeedToken) -> Result<(), NotWritten> {
-        self.position = Position::After(token.clone());
+        self.position = self.position.moved_to(token.clone());
         self.n_empty = 0;
         match self.unit.settings.checkpoint {
             Checkpoint::EveryBatch => self.save(&token).await,
@@ -327,9 +354,11 @@ impl Worker {
                 Ok(())
             }
             Checkpoint::Manual => {
-                // What is reached by reading on must not be saved behind the delegate's back.
+                // What is reached by reading on must not be saved behind the delegate's back, unless the delegate saved this page.
                 self.reached = None;
-                self.n_unsaved += 1;
+                if self.held.lease().continuation.as_ref() != Some(&token) {
+                    self.n_unsaved += 1;
+                }
                 Ok(())
             }
         }
@@ -337,7 +366,8 @@ impl Worker {
 
     /// Nothing new: note where we stand, and wait.
     async fn rest(&mut self, page: FeedPage) -> Result<Step<()>, NotWritten> {
-        let before = std::mem::replace(&mut self.position, Position::After(page.token.clone()));
+        let reached = self.position.moved_to(page.token.clone());
+        let before = std::mem::replace(&mut self.position, reached);
         // Much that is not for this reader was looked through, and there is more to look at.
         let goes_on = !page.is_last && before != self.position;
         self.n_empty = if goes_on { 0 } else { self.n_empty.saturating_add(1) };

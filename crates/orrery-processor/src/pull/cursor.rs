@@ -6,6 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::lease::FeedMode;
 use crate::range::EpkRange;
@@ -43,6 +44,8 @@ pub struct Cursor {
     pub(super) container_rid: String,
     pub(super) mode: FeedMode,
     pub(super) parts: Vec<Part>,
+    /// Only the changes of one partition key; then there is one part.
+    pub(super) key: Option<Vec<Value>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ struct Stored {
     rid: String,
     mode: FeedMode,
     parts: Vec<StoredPart>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<Vec<Value>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,6 +102,7 @@ impl Cursor {
             container_rid,
             mode,
             parts: parts.into_iter().map(part).collect(),
+            key: None,
         }
         .checked()
     }
@@ -107,6 +113,7 @@ impl Cursor {
             container_rid,
             mode,
             parts: vec![Part { range, position }],
+            key: None,
         }
     }
 
@@ -127,6 +134,19 @@ impl Cursor {
         positions.try_fold(first, earlier)
     }
 
+    /// The one partition key it is about, if it is about one: a value per path.
+    pub fn key(&self) -> Option<&[Value]> {
+        self.key.as_deref()
+    }
+
+    /// Whether a unit can take it: units read ranges.
+    pub(crate) fn check_ranges(&self) -> Result<(), BadCursor> {
+        match self.key {
+            Some(_) => Err(BadCursor::NotRanges),
+            None => Ok(()),
+        }
+    }
+
     pub fn container_rid(&self) -> &str {
         &self.container_rid
     }
@@ -139,20 +159,15 @@ impl Cursor {
     pub fn to_text(&self) -> String {
         let part = |part: &Part| StoredPart {
             range: part.range.clone(),
-            token: match &part.position {
-                Position::After(token) => Some(token.clone()),
-                Position::From(_) => None,
-            },
-            start: match &part.position {
-                Position::After(_) => None,
-                Position::From(start) => Some(start.to_text()),
-            },
+            token: part.position.token().cloned(),
+            start: part.position.start().map(StartFrom::to_text),
         };
         let stored = Stored {
             v: 1,
             rid: self.container_rid.clone(),
             mode: self.mode,
             parts: self.parts.iter().map(part).collect(),
+            key: self.key.clone(),
         };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&stored).expect("text becomes JSON"))
     }
@@ -161,21 +176,22 @@ impl Cursor {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim()).map_err(|_| BadCursor::Malformed)?;
         let stored: Stored = serde_json::from_slice(&bytes).map_err(|_| BadCursor::Malformed)?;
         let part = |part: StoredPart| {
-            let start = part.start.as_deref().and_then(StartFrom::parse).map(Position::From);
-            let position = part.token.map(Position::After).or(start).ok_or(BadCursor::Malformed)?;
+            let start = part.start.as_deref().and_then(StartFrom::parse);
+            let position = Position::of(part.token, start).ok_or(BadCursor::Malformed)?;
             Ok(Part {
                 range: part.range,
                 position,
             })
         };
         let parts: Vec<Part> = stored.parts.into_iter().map(part).collect::<Result<_, BadCursor>>()?;
-        if stored.v != 1 || parts.is_empty() {
+        if stored.v != 1 || parts.is_empty() || (stored.key.is_some() && parts.len() > 1) {
             return Err(BadCursor::Malformed);
         }
         Cursor {
             container_rid: stored.rid,
             mode: stored.mode,
             parts,
+            key: stored.key,
         }
         .checked()
     }
@@ -188,7 +204,8 @@ impl Cursor {
 
     /// Shares the cursor among `n` workers. Ranges are cut where there are fewer than workers; both halves keep the place.
     pub fn split(&self, n: usize) -> Vec<Cursor> {
-        let n = n.max(1);
+        // A key has one reader.
+        let n = if self.key.is_some() { 1 } else { n.max(1) };
         let mut parts = self.parts.clone();
         while parts.len() < n {
             let widest = (0..parts.len()).max_by_key(|index| parts[*index].range.width());
@@ -224,6 +241,7 @@ impl Cursor {
             if cursor.mode != whole.mode {
                 return Err(BadCursor::OtherMode);
             }
+            cursor.check_ranges().and(whole.check_ranges())?;
             whole.parts.extend(cursor.parts);
         }
         let mut whole = whole.checked()?;
@@ -247,13 +265,15 @@ fn earlier(one: Position, other: Position) -> Option<Position> {
         _ if one == other => Some(one),
         (Position::From(StartFrom::Beginning), _) => Some(one),
         (_, Position::From(StartFrom::Beginning)) => Some(other),
-        (Position::After(left), Position::After(right)) => {
-            let is_left = left.lsn()? <= right.lsn()?;
-            Some(if is_left { one } else { other })
-        }
         (Position::From(StartFrom::Time(left)), Position::From(StartFrom::Time(right))) => {
             Some(if left <= right { one } else { other })
         }
-        _ => None,
+        _ => {
+            let (left, right) = (one.token()?, other.token()?);
+            let token = if left.lsn()? <= right.lsn()? { left } else { right };
+            // A reader that was told no time is given everything.
+            let time = one.time().zip(other.time()).map(|(left, right)| left.min(right));
+            Position::of(Some(token.clone()), time.map(StartFrom::Time))
+        }
     }
 }

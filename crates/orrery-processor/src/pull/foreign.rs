@@ -33,6 +33,7 @@ impl Cursor {
             container_rid: rid.ok_or(BadCursor::Malformed)?.to_owned(),
             mode,
             parts: parts.collect::<Result<_, _>>()?,
+            key: None,
         }
         .checked()
     }
@@ -113,9 +114,11 @@ fn part(entry: &Value, start: Option<StartFrom>) -> Result<Part, BadCursor> {
         .or_else(|| state_token(state?))
         .filter(|token| !token.is_empty());
     let position = match token {
-        Some(token) => Position::After(FeedToken::new(token)),
-        None => Position::From(state.and_then(state_start).or(start).ok_or(BadCursor::NoPosition)?),
+        // The time that a reader began at goes on beside its tokens.
+        Some(token) => Position::of(Some(FeedToken::new(token)), start),
+        None => state.and_then(state_start).or(start).map(Position::From),
     };
+    let position = position.ok_or(BadCursor::NoPosition)?;
     Ok(Part { range, position })
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::start::Position;
 use crate::testkit::ScriptedFeed;
 use crate::token::FeedToken;
 
@@ -16,6 +17,7 @@ fn cursor(texts: &[(&str, u64)]) -> Cursor {
         container_rid: "c1".into(),
         mode: FeedMode::LatestVersion,
         parts: texts.iter().map(part).collect(),
+        key: None,
     }
 }
 
@@ -37,10 +39,7 @@ fn write(feed: &ScriptedFeed, n: usize) {
 #[test]
 fn a_range_goes_to_the_earliest_of_the_places_it_spans_and_nowhere_if_one_is_missing() {
     let kept = cursor(&[("-10", 7), ("10-20", 3), ("30-FF", 9)]);
-    let place = |range: &str| match kept.position_of(&range.parse().unwrap())? {
-        Position::After(token) => token.lsn(),
-        Position::From(_) => None,
-    };
+    let place = |range: &str| kept.position_of(&range.parse().unwrap())?.token()?.lsn();
     assert_eq!(
         [place("-08"), place("08-18"), place("30-40")],
         [Some(7), Some(3), Some(9)]
@@ -158,4 +157,44 @@ proptest! {
         prop_assert!(shared.len() <= n && !shared.is_empty());
         prop_assert_eq!(Cursor::join(shared).unwrap(), whole);
     }
+}
+
+#[tokio::test]
+async fn one_key_is_read_alone_across_splits_and_its_place_is_kept() {
+    let feed = ScriptedFeed::new(2);
+    write(&feed, 20);
+    let (key, mode) = (vec![json!("k7")], FeedMode::LatestVersion);
+    let start = Puller::start_key(feed.clone(), key.clone(), StartFrom::Beginning, mode);
+    let mut puller = start.await.unwrap();
+    assert_eq!(drain(&mut puller).await, [8]);
+    let kept = Cursor::parse(&puller.cursor().to_text()).unwrap();
+    assert_eq!((&kept, kept.key()), (puller.cursor(), Some(key.as_slice())));
+    assert_eq!(kept.split(4), std::slice::from_ref(&kept));
+    feed.split(0);
+    feed.split(2);
+    write(&feed, 20);
+    let mut puller = Puller::resume(feed.clone(), kept.clone(), mode).await.unwrap();
+    assert_eq!(drain(&mut puller).await, [28]);
+    let leases = crate::store::MemoryLeases::new();
+    let unit = crate::operations::Operations::open("unit", feed, leases, Duration::from_secs(60));
+    let refused = unit.await.unwrap().start_at(&kept).await.unwrap_err();
+    assert!(matches!(refused, PullError::Cursor(BadCursor::NotRanges)), "{refused}");
+}
+
+#[test]
+fn a_cursor_keeps_the_time_its_reader_began_at() {
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_681_302);
+    let since = |lsn| Position::AfterSince(FeedToken::at(lsn), time);
+    let mut kept = cursor(&[("-10", 7), ("10-20", 3), ("20-FF", 9)]);
+    (kept.parts[0].position, kept.parts[1].position) = (since(7), since(3));
+    assert_eq!(Cursor::parse(&kept.to_text()).unwrap(), kept);
+    assert_eq!(Cursor::join(kept.split(8)).unwrap(), kept);
+    let place = |range: &str| kept.position_of(&range.parse().unwrap());
+    assert_eq!(place("-20"), Some(since(3)));
+    let without = Position::After(FeedToken::at(3));
+    assert_eq!(
+        place("-FF"),
+        Some(without),
+        "a part of it is for a reader of everything"
+    );
 }

@@ -69,7 +69,17 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = std::fs::File::create(&beside)?;
     std::io::Write::write_all(&mut file, bytes)?;
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&beside, path)?;
+    sync_directory_of(path)
+}
+
+/// A file's name is on disk only when its directory is.
+fn sync_directory_of(path: &Path) -> std::io::Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    std::fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 impl LeaseStore for FileLeases {

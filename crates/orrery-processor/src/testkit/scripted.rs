@@ -42,6 +42,8 @@ struct Entry {
     operation: Operation,
     item: (String, String),
     body: Value,
+    /// The same transaction has changed the item again.
+    is_superseded: bool,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,8 @@ struct Container {
     /// Most entries that one read looks at.
     looks_max: usize,
     region: Option<String>,
+    /// All versions can be read from the oldest that is kept; otherwise only from now and from tokens.
+    reaches_back: bool,
 }
 
 /// A container keyed by `/key`. Clones share it.
@@ -91,6 +95,7 @@ impl ScriptedFeed {
             floor: 0,
             looks_max: usize::MAX,
             region: None,
+            reaches_back: true,
         };
         ScriptedFeed {
             container: Arc::new(Mutex::new(container)),
@@ -109,6 +114,20 @@ impl ScriptedFeed {
         let operation = if known { Operation::Replace } else { Operation::Create };
         let body = json!({"id": id, "key": key, "value": value});
         container.append(item, operation, body)
+    }
+
+    /// Writes items of one key, by id, in one transaction; its LSN.
+    pub fn put_together(&self, key: &str, items: &[(&str, Value)]) -> u64 {
+        let mut container = self.lock();
+        let lsn = container.next_lsn();
+        for (id, value) in items {
+            let item = (key.to_owned(), (*id).to_owned());
+            let known = container.latest.contains_key(&item);
+            let operation = if known { Operation::Replace } else { Operation::Create };
+            let body = json!({"id": id, "key": key, "value": value});
+            container.append_at(lsn, item, operation, body);
+        }
+        lsn
     }
 
     pub fn delete(&self, key: &str, id: &str) -> u64 {
@@ -170,6 +189,11 @@ impl ScriptedFeed {
         container.floor = container.head();
     }
 
+    /// All versions are read from now and from tokens only, as on Azure.
+    pub fn refuse_the_past(&self) {
+        self.lock().reaches_back = false;
+    }
+
     /// A read looks at so many entries at most, whosever they are, and may find nothing although there is more.
     pub fn look_at_most(&self, entries: usize) {
         self.lock().looks_max = entries;
@@ -213,8 +237,21 @@ impl ScriptedFeed {
 
 impl Container {
     fn append(&mut self, item: (String, String), operation: Operation, body: Value) -> u64 {
-        let lsn = (self.head() + 1).max(self.epoch_lsn);
+        let lsn = self.next_lsn();
+        self.append_at(lsn, item, operation, body);
+        lsn
+    }
+
+    fn next_lsn(&self) -> u64 {
+        (self.head() + 1).max(self.epoch_lsn)
+    }
+
+    fn append_at(&mut self, lsn: u64, item: (String, String), operation: Operation, body: Value) {
         self.latest.insert(item.clone(), lsn);
+        let beside = self.log.iter_mut().rev().take_while(|entry| entry.lsn == lsn);
+        for entry in beside.filter(|entry| entry.item == item) {
+            entry.is_superseded = true;
+        }
         let epk = epk_of(&item.0);
         self.log.push(Entry {
             lsn,
@@ -222,8 +259,8 @@ impl Container {
             operation,
             item,
             body,
+            is_superseded: false,
         });
-        lsn
     }
 
     fn head(&self) -> u64 {
@@ -238,12 +275,18 @@ impl Container {
 
     /// After which LSN a read begins.
     fn start(&self, read: &FeedRead<'_>) -> Result<u64, FeedError> {
+        let is_latest = read.mode == FeedMode::LatestVersion;
         let after = match read.from {
-            Position::After(token) => token.lsn().ok_or_else(|| FeedError::Fatal("no token".into()))?,
+            Position::From(StartFrom::Beginning | StartFrom::Time(_)) if !is_latest && self.reaches_back => self.floor,
+            Position::After(token) | Position::AfterSince(token, _) => {
+                token.lsn().ok_or_else(|| FeedError::Fatal("no token".into()))?
+            }
             Position::From(StartFrom::Beginning | StartFrom::Time(_)) => 0,
             Position::From(StartFrom::Now) => self.head(),
         };
-        if read.mode == FeedMode::LatestVersion || after >= self.floor {
+        let refused =
+            matches!(read.from, Position::From(StartFrom::Beginning | StartFrom::Time(_))) && !self.reaches_back;
+        if is_latest || (after >= self.floor && !refused) {
             return Ok(after);
         }
         if read.from_oldest {
@@ -253,11 +296,9 @@ impl Container {
     }
 
     fn read(&self, read: &FeedRead<'_>) -> Result<FeedPage, FeedError> {
-        if !self
-            .partitions
-            .iter()
-            .any(|partition| partition.range.contains(read.range))
-        {
+        let mut partitions = self.partitions.iter();
+        let partition = partitions.find(|partition| partition.range.contains(read.range));
+        if partition.is_none() && read.key.is_none() {
             return Err(FeedError::Gone);
         }
         let head = self.head();
@@ -266,13 +307,22 @@ impl Container {
         let in_range =
             |entry: &&Entry| read.range.start() <= entry.epk.as_str() && entry.epk.as_str() < read.range.end();
         let shown = |entry: &&Entry| {
-            read.mode == FeedMode::AllVersionsAndDeletes || self.latest.get(&entry.item) == Some(&entry.lsn)
+            let is_latest = self.latest.get(&entry.item) == Some(&entry.lsn) && !entry.is_superseded;
+            read.mode == FeedMode::AllVersionsAndDeletes || is_latest
         };
         let looked_at = || self.log.iter().filter(|entry| entry.lsn > after).take(self.looks_max);
-        let entries = looked_at().filter(in_range).filter(shown);
-        let changes: Vec<Change> = entries.take(n_items).map(|entry| entry.change(read.mode)).collect();
+        let of_key = |entry: &&Entry| read.key.is_none_or(|key| *key == [Value::from(entry.item.0.as_str())]);
+        let entries = looked_at().filter(in_range).filter(of_key).filter(shown);
+        let (mut changes, mut last): (Vec<Change>, _) = (Vec::new(), after);
+        for entry in entries {
+            if changes.len() >= n_items && entry.lsn != last {
+                break;
+            }
+            last = entry.lsn;
+            changes.push(entry.change(read.mode));
+        }
         let reached = match changes.last() {
-            Some(change) if changes.len() == n_items => change.metadata.lsn.unwrap_or(after),
+            Some(_) if changes.len() >= n_items => last,
             _ => looked_at().last().map_or(head.max(after), |entry| entry.lsn),
         };
         Ok(FeedPage {
@@ -284,6 +334,7 @@ impl Container {
             session: Some(format!("0:-1#{head}")),
             activity_id: Some(format!("read {}", self.n_reads)),
             region: self.region.clone(),
+            partition_id: partition.and_then(|partition| partition.id.clone()),
         })
     }
 }

@@ -1,15 +1,18 @@
 //! How a unit comes into being, and what it refuses.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use orrery_processor::error::{BuildError, StartError};
 use orrery_processor::lease::FeedMode;
-use orrery_processor::range::Tiling;
+use orrery_processor::pull::Puller;
+use orrery_processor::range::{EpkRange, Tiling};
 use orrery_processor::store::{LeaseStore as _, MemoryLeases};
 use orrery_processor::testkit::ScriptedFeed;
-use orrery_processor::{Event, InstanceName, LeaseTiming, Processor, StartFrom};
+use orrery_processor::{Event, InstanceName, LeaseTiming, Processor, ProcessorBuilder, StartFrom};
 use serde_json::{Value, json};
 
+use crate::door::Door;
 use crate::scene::{Scene, TIMING, next};
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -26,7 +29,7 @@ fn what_is_missing_or_contradictory_is_told_before_anything_is_sent() {
             .instance(instance)
     };
     let handle = |_, _| std::future::ready(Ok::<_, String>(()));
-    let refused = |builder: orrery_processor::ProcessorBuilder| builder.build_raw(handle).unwrap_err();
+    let refused = |builder: ProcessorBuilder| builder.build_raw(handle).unwrap_err();
     assert!(matches!(refused(Processor::builder("unit")), BuildError::Missing(_)));
     assert!(matches!(
         refused(Processor::builder("").source(feed.clone())),
@@ -157,6 +160,76 @@ async fn an_initialisation_that_was_cut_short_is_finished_by_the_next_host() {
     running.stop(GRACE).await;
 }
 
+/// A unit of eight leases whose first host dies after making two of them.
+async fn left_half_made(scene: &Scene, host: ProcessorBuilder) {
+    let door = Door::new(&scene.leases);
+    door.hang_after_leases(2);
+    let starting = scene.try_start(host.leases(door), "a");
+    let died = tokio::time::timeout(Duration::from_secs(5), starting).await;
+    assert!(died.is_err(), "it was in the middle");
+    assert_eq!(scene.stored().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_was_left_half_made_begins_where_it_was_told_to_everywhere() {
+    let scene = Scene::new(8);
+    scene.write(40);
+    let host = |name: &str| scene.host(name).start_from(StartFrom::Now);
+    left_half_made(&scene, host("a")).await;
+    let running = scene.try_start(host("b"), "b").await.unwrap();
+    assert_eq!(scene.stored().len(), 8);
+    let new: BTreeSet<u64> = (0..40)
+        .map(|number| scene.feed.put(&format!("new{number}"), "item", json!(1)))
+        .collect();
+    scene.until("the new items arrive", || scene.ledger.len() >= 40).await;
+    let delivered = scene.ledger.deliveries();
+    let delivered: BTreeSet<u64> = delivered.iter().map(|delivery| delivery.lsn).collect();
+    assert_eq!(delivered, new, "nothing from before the unit was made");
+    running.stop(GRACE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_was_left_half_made_goes_on_at_its_cursor() {
+    let scene = Scene::new(8);
+    scene.write(40);
+    let mode = FeedMode::LatestVersion;
+    let reader = Puller::start(scene.feed.clone(), EpkRange::full(), StartFrom::Now, mode).await;
+    let cursor = reader.unwrap().cursor().clone();
+    let new: BTreeSet<u64> = (0..40)
+        .map(|number| scene.feed.put(&format!("new{number}"), "item", json!(1)))
+        .collect();
+    let host = |name: &str| scene.host(name).start_at(cursor.clone());
+    left_half_made(&scene, host("a")).await;
+    let running = scene.try_start(host("b"), "b").await.unwrap();
+    scene.until("the new items arrive", || scene.ledger.len() >= 40).await;
+    let delivered = scene.ledger.deliveries();
+    let delivered: BTreeSet<u64> = delivered.iter().map(|delivery| delivery.lsn).collect();
+    assert_eq!(
+        delivered, new,
+        "nothing from before the cursor, and everything behind it"
+    );
+    running.stop(GRACE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_takes_long_to_make_the_leases_keeps_its_lock() {
+    let scene = Scene::new(2);
+    let door = Door::new(&scene.leases);
+    door.hang_after_leases(0);
+    let (slow, scene_of_slow) = (scene.host("a").leases(door), scene.clone());
+    let making = tokio::spawn(async move { scene_of_slow.try_start(slow, "a").await });
+    tokio::time::sleep(3 * TIMING.lock).await;
+    let found = scene.leases.list("unit").await.unwrap().documents;
+    let ids: Vec<_> = found.iter().filter_map(|one| one["id"].as_str()).collect();
+    assert_eq!(ids, ["unitscripted_d_c1.lock"]);
+    // When it dies, another one need not wait long.
+    making.abort();
+    let began = tokio::time::Instant::now();
+    let running = scene.start("b").await;
+    assert!(began.elapsed() <= 2 * TIMING.lock, "{:?}", began.elapsed());
+    running.stop(GRACE).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deleted_lease_is_made_again_and_its_range_is_read_from_the_beginning() {
     let scene = Scene::new(4);
@@ -225,6 +298,16 @@ async fn a_unit_is_never_switched_to_the_other_mode() {
         .for_each(|document| drop(document.as_object_mut().unwrap().remove("Mode")));
     scene.leases.restore(documents);
     scene.start("a").await.stop(GRACE).await;
+    let scene = Scene::new(1);
+    scene.start_of_all_versions("a").await.stop(GRACE).await;
+    let refused = scene.try_start(scene.host("a"), "a").await.unwrap_err();
+    assert!(matches!(
+        refused,
+        StartError::ModeDiffers {
+            stored: FeedMode::AllVersionsAndDeletes,
+            ..
+        }
+    ));
 }
 
 #[tokio::test(start_paused = true)]

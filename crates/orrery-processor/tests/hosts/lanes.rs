@@ -1,7 +1,7 @@
 //! Several calls of the delegate at the same time for one lease, and answers about single items.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use orrery_processor::dead_letters::MemoryDeadLetters;
 use orrery_processor::lease::FeedMode;
-use orrery_processor::{BatchContext, Concurrency, ItemFailure, Outcome, RawBatch, StartFrom};
+use orrery_processor::retry::RetryPolicy;
+use orrery_processor::{BatchContext, Concurrency, GiveUp, ItemFailure, Outcome, RawBatch, Saved, StartFrom};
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -163,4 +164,75 @@ async fn only_the_items_a_delegate_names_come_again_and_the_hopeless_one_is_set_
     assert_eq!(letters.letters()[0].item_id.as_deref(), Some("item7"));
     assert_eq!(letters.letters()[0].error, "no");
     running.stop(GRACE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_cannot_save_what_another_one_beside_it_has_not_handled() {
+    let scene = Scene::new(1);
+    for key in ["first", "second"] {
+        scene.feed.put(key, key, json!(1));
+    }
+    let answers: Arc<Mutex<Vec<Saved>>> = Arc::default();
+    let (note, told) = (scene.noting("a"), Arc::clone(&answers));
+    // The lane that lies last saves its position at once; the other one fails, and its host lets go of the lease.
+    let delegate = move |batch: RawBatch, context: BatchContext| {
+        let (note, told) = (note.clone(), Arc::clone(&told));
+        async move {
+            if batch.iter().any(|change| change.id() == Some("first")) {
+                return Err("not yet".to_owned());
+            }
+            let saved = context.checkpoint().await.map_err(|error| error.to_string())?;
+            told.lock().unwrap().push(saved);
+            note(batch, context).await
+        }
+        .boxed()
+    };
+    let host = scene.host("a").concurrency(Concurrency::ByPartitionKey(2));
+    let host = host.give_up(GiveUp::Release).retry(RetryPolicy {
+        attempts: 1,
+        ..RetryPolicy::default()
+    });
+    let running = host.build_raw(delegate).unwrap().start().await.unwrap();
+    scene.until("one is handled", || !scene.ledger.is_empty()).await;
+    running.stop(GRACE).await;
+    assert!(answers.lock().unwrap().iter().all(|saved| *saved == Saved::WithTheRest));
+    assert_eq!(scene.stored()["-FF"].continuation, None, "nothing is behind us yet");
+    let running = scene.start("b").await;
+    scene.until_complete().await;
+    running.stop(GRACE).await;
+    scene.assert_complete();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_call_that_is_left_of_a_page_saves_it() {
+    for concurrency in [Concurrency::Sequential, Concurrency::ByPartitionKey(2)] {
+        let scene = Scene::new(1);
+        for key in ["first", "second"] {
+            scene.feed.put(key, key, json!(1));
+        }
+        let (has_failed, saved) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let told = Arc::clone(&saved);
+        // The first item comes once more, on its own: then it is all that is left, although it does not lie last.
+        let delegate = move |batch: RawBatch, context: BatchContext| {
+            let place = batch.iter().position(|change| change.id() == Some("first"));
+            let failed = place.filter(|_| !has_failed.swap(true, Ordering::SeqCst));
+            let told = Arc::clone(&told);
+            async move {
+                if let Some(place) = failed {
+                    return Ok(Outcome::Failed(vec![ItemFailure::retry(place, "once more")]));
+                }
+                let saved = context.checkpoint().await.map_err(|error| error.to_string())?;
+                told.lock().unwrap().push(saved);
+                Ok::<_, String>(Outcome::Done)
+            }
+            .boxed()
+        };
+        let host = scene.host("a").concurrency(concurrency);
+        let running = host.build_raw(delegate).unwrap().start().await.unwrap();
+        scene
+            .until("the page is saved", || scene.stored()["-FF"].continuation.is_some())
+            .await;
+        assert_eq!(saved.lock().unwrap().last(), Some(&Saved::Now), "{concurrency:?}");
+        running.stop(GRACE).await;
+    }
 }

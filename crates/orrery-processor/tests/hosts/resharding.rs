@@ -135,7 +135,7 @@ async fn a_merge_keeps_both_leases_and_a_split_elsewhere_cuts_only_where_needed(
         scene.write(30);
         scene.until_complete().await;
         assert_tiled(&scene, 2);
-        // Cut in four: the left lease at 10, the right one at 30.
+        // Cut in four: the left lease at its middle, the right one at its own.
         scene.feed.split(0);
         scene.feed.split(0);
         scene.feed.split(2);

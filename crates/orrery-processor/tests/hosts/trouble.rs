@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use orrery_processor::dead_letters::MemoryDeadLetters;
+use orrery_processor::estimator::Estimator;
 use orrery_processor::retry::RetryPolicy;
-use orrery_processor::{BatchContext, Event, LeaseChange, Loss, Metrics, RawBatch};
+use orrery_processor::{BatchContext, Event, Labels, LeaseChange, Loss, Metrics, RawBatch};
 use serde_json::json;
 
 use crate::scene::{Scene, next};
@@ -164,39 +165,39 @@ impl Recorded {
 }
 
 impl Metrics for Recorded {
-    fn batch(&self, _: &str, items: usize, _: Duration, attempts: u32) {
+    fn batch(&self, _: Labels<'_>, items: usize, _: Duration, attempts: u32) {
         self.note("batch", (items, attempts));
     }
 
-    fn lag(&self, _: &str, transactions: Option<u64>) {
+    fn lag(&self, _: Labels<'_>, transactions: Option<u64>) {
         self.note("lag", transactions);
     }
 
-    fn waiting(&self, _: &str, waiting: Option<Duration>) {
+    fn waiting(&self, _: Labels<'_>, waiting: Option<Duration>) {
         self.note("waiting", waiting.is_some());
     }
 
-    fn checkpoint_age(&self, _: &str, age: Duration) {
+    fn checkpoint_age(&self, _: Labels<'_>, age: Duration) {
         self.note("checkpoint age", age);
     }
 
-    fn lease_change(&self, _: &str, change: LeaseChange) {
+    fn lease_change(&self, _: Labels<'_>, change: LeaseChange) {
         self.note("lease change", change);
     }
 
-    fn dead_letter(&self, lease: &str) {
-        self.note("dead letter", lease);
+    fn dead_letter(&self, of: Labels<'_>) {
+        self.note("dead letter", (of.unit, of.instance, of.lease));
     }
 
-    fn leases_owned(&self, count: usize) {
+    fn leases_owned(&self, _: Labels<'_>, count: usize) {
         self.note("leases owned", count);
     }
 
-    fn feed_charge(&self, _: &str, request_units: f64) {
+    fn feed_charge(&self, _: Labels<'_>, request_units: f64) {
         self.note("feed charge", request_units);
     }
 
-    fn lease_charge(&self, request_units: f64) {
+    fn lease_charge(&self, _: Labels<'_>, request_units: f64) {
         self.note("lease charge", request_units);
     }
 }
@@ -229,7 +230,11 @@ async fn everything_that_can_be_measured_is_reported() {
         .await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     running.stop(GRACE).await;
-    assert_eq!(recorded.of("dead letter"), ["\"-FF\""]);
+    assert_eq!(
+        recorded.of("dead letter"),
+        [format!("{:?}", ("unit", "a", Some("-FF")))],
+        "labelled with unit, instance and lease"
+    );
     let batches = recorded.of("batch");
     assert!(batches.len() == 1 && batches[0].starts_with("(10, "), "{batches:?}");
     assert_eq!(recorded.of("lag").last().unwrap(), "Some(0)");
@@ -241,4 +246,34 @@ async fn everything_that_can_be_measured_is_reported() {
     let changes = recorded.of("lease change");
     let released = format!("{:?}", LeaseChange::Released(Loss::Stopped));
     assert_eq!((changes.len(), changes.last()), (2, Some(&released)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_estimator_reports_the_lag_of_every_lease_and_of_its_owner() {
+    let scene = Scene::new(1);
+    let running = scene.start("a").await;
+    scene
+        .until("it has a position", || {
+            scene.stored().values().all(|lease| lease.continuation.is_some())
+        })
+        .await;
+    let lags = Lags::default();
+    let estimator = Estimator::new("unit", scene.feed.clone(), scene.leases.clone()).unwrap();
+    let estimator = estimator.with_metrics(lags.clone());
+    estimator.snapshot().await.unwrap();
+    running.stop(GRACE).await;
+    scene.write(3);
+    estimator.snapshot().await.unwrap();
+    let about = |instance: &str, lag: u64| format!("unit {instance} Some(\"-FF\") Some({lag})");
+    assert_eq!(*lags.0.lock().unwrap(), [about("a", 0), about("", 3)]);
+}
+
+#[derive(Clone, Default)]
+struct Lags(Arc<Mutex<Vec<String>>>);
+
+impl Metrics for Lags {
+    fn lag(&self, of: Labels<'_>, transactions: Option<u64>) {
+        let told = format!("{} {} {:?} {transactions:?}", of.unit, of.instance, of.lease);
+        self.0.lock().unwrap().push(told);
+    }
 }

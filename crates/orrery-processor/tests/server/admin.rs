@@ -79,6 +79,13 @@ impl Scene {
         self.administer("POST", "/_orrery/v1/faults", rule);
     }
 
+    /// Whether every rule has been applied as often as it says.
+    pub fn faults_are_used_up(&self) -> bool {
+        let answer = self.administer("GET", "/_orrery/v1/faults", &json!({}));
+        let rules = answer["faults"].as_array().unwrap();
+        rules.iter().all(|rule| rule["nApplied"] == rule["count"])
+    }
+
     pub fn clear_faults(&self) {
         self.administer("DELETE", "/_orrery/v1/faults", &json!({}));
     }
@@ -94,5 +101,15 @@ impl Scene {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// How many requests of this kind the server has answered, whatever the answer was.
+    pub fn requests(&self, operation: &str) -> u64 {
+        let label = format!("orrery_requests_total{{operation=\"{operation}\"");
+        let metrics = self.metrics();
+        let lines = metrics.lines().filter(|line| line.starts_with(&label));
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
     }
 }

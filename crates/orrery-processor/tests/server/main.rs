@@ -4,15 +4,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
 
 mod admin;
+mod all_versions;
 mod commands;
 mod cost;
 mod deaths;
 mod estimator;
 mod examples;
 mod hosts;
+mod initialising;
+mod leases;
+mod ledger;
+mod letters;
 mod library;
 mod moving;
 mod process;
+mod pulling;
 mod regions;
+mod repairs;
+mod restarts;
 mod scene;
 mod storm;
+mod units;

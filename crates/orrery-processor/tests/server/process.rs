@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use azure_data_cosmos::clients::CosmosClient;
 use azure_data_cosmos::options::Region;
-use azure_data_cosmos::{AccountReference, RoutingStrategy};
+use azure_data_cosmos::{AccountReference, CosmosClientBuilder, CosmosRuntime, RoutingStrategy};
 pub use orrery_processor::testkit::{EMULATOR_KEY as KEY, binary as orrery};
 use orrery_processor::testkit::{Emulator, port_of};
 
@@ -89,9 +89,20 @@ impl Server {
     }
 
     pub async fn client(&self) -> CosmosClient {
-        let account = AccountReference::with_authentication_key(self.endpoint.parse().unwrap(), KEY.to_owned());
+        self.connected(CosmosClient::builder(), KEY).await
+    }
+
+    /// A client that knows nothing of what others have found: within one runtime of the SDK a container stays the one, under
+    /// the key, that was found first.
+    pub async fn client_apart(&self, key: &str) -> CosmosClient {
+        let runtime = CosmosRuntime::builder().build().await.unwrap();
+        self.connected(CosmosClient::builder().with_runtime(runtime), key).await
+    }
+
+    async fn connected(&self, builder: CosmosClientBuilder, key: &str) -> CosmosClient {
+        let account = AccountReference::with_authentication_key(self.endpoint.parse().unwrap(), key.to_owned());
         let routing = RoutingStrategy::ProximityTo(Region::from("West US"));
-        CosmosClient::builder().build(account, routing).await.unwrap()
+        builder.build(account, routing).await.unwrap()
     }
 }
 

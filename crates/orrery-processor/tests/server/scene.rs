@@ -1,6 +1,6 @@
 //! A server process, a monitored container, leases, host processes and the ledger they share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -10,8 +10,8 @@ use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::models::{ChangeFeedPolicy, ContainerProperties};
 use orrery_processor::lease::Lease;
 use orrery_processor::store::{ContainerLeases, LeaseStore as _};
-use orrery_processor::testkit::{Delivery, Ledger};
-use serde_json::{Value, json};
+use orrery_processor::testkit::Ledger;
+use serde_json::json;
 
 pub use crate::process::{KEY, Process, Server, until};
 use crate::process::{PATIENCE, beside};
@@ -29,6 +29,8 @@ pub struct Scene {
     directory: tempfile::TempDir,
     /// Last LSN per item is not told by the SDK, so items carry a version.
     written: Mutex<BTreeMap<String, u64>>,
+    /// Names of hosts that were stopped in the middle of their work.
+    pub frozen: Mutex<BTreeSet<String>>,
 }
 
 impl Scene {
@@ -56,6 +58,7 @@ impl Scene {
             leases: database.container_client("leases", None).await.unwrap(),
             directory: tempfile::tempdir().unwrap(),
             written: Mutex::default(),
+            frozen: Mutex::default(),
             client,
             server,
         }
@@ -86,50 +89,23 @@ impl Scene {
 
     /// A host process that has taken its first leases.
     pub async fn started(&self, name: &str) -> Process {
-        let host = self.host(name);
+        self.started_with(name, &[]).await
+    }
+
+    /// The same, with more settings.
+    pub async fn started_with(&self, name: &str, settings: &[(&str, &str)]) -> Process {
+        let host = self.host_with(name, settings);
         until("the host is ready", || host.printed("ready")).await;
         host
     }
 
-    /// How many batches have been handled.
-    pub fn n_batches(&self) -> usize {
-        let text = std::fs::read_to_string(self.ledger_path()).unwrap_or_default();
-        let batch = |line: &str| {
-            let line: Value = serde_json::from_str(line).ok()?;
-            Some((line["host"].to_string(), line["batch"].to_string()))
-        };
-        let batches: std::collections::BTreeSet<_> = text.lines().filter_map(batch).collect();
-        batches.len()
+    pub fn ledger_path(&self) -> PathBuf {
+        self.ledger_of("ledger")
     }
 
-    fn ledger_path(&self) -> PathBuf {
-        self.directory.path().join("ledger")
-    }
-
-    /// What was delivered, as a sink would take it: one that knows a key's epoch refuses what comes under a lower one, which is
-    /// what a host writes that was frozen in the middle of a batch and has not noticed yet that its lease is gone.
-    pub fn ledger(&self) -> Ledger {
-        let text = std::fs::read_to_string(self.ledger_path()).unwrap_or_default();
-        let mut epochs: BTreeMap<String, u64> = BTreeMap::new();
-        let line = |line: &str| {
-            let line: Value = serde_json::from_str(line).ok()?;
-            let epoch = line["epoch"].as_u64()?;
-            let known = epochs.entry(line["key"].as_str()?.to_owned()).or_default();
-            if epoch < *known {
-                return None;
-            }
-            *known = epoch;
-            Some(Delivery {
-                key: line["key"].as_str()?.to_owned(),
-                id: line["id"].as_str()?.to_owned(),
-                lsn: line["lsn"].as_u64()?,
-                host: line["host"].as_str()?.to_owned(),
-                lease: line["lease"].as_str()?.to_owned(),
-            })
-        };
-        let ledger = Ledger::default();
-        ledger.extend(text.lines().filter_map(line));
-        ledger
+    /// Where the ledger of another unit is.
+    pub fn ledger_of(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Upserts `n` items with as many keys; each is one transaction.
@@ -184,12 +160,24 @@ impl Scene {
                 .all(|(item, lsn)| latest.get(item).is_some_and(|seen| seen >= lsn))
         })
         .await;
-        assert_eq!(self.ledger().out_of_order(), None);
+        self.assert_in_order();
     }
 
     /// The leases of the unit by token.
     pub async fn stored(&self) -> BTreeMap<String, Lease> {
+        Scene::stored_in(&self.leases).await
+    }
+
+    /// Ids of all leases, whichever container they are for.
+    pub async fn lease_ids(&self) -> BTreeSet<String> {
         let found = ContainerLeases::new(self.leases.clone()).list("unit").await.unwrap();
+        let ids = found.documents.iter().map(|document| document["id"].as_str().unwrap());
+        ids.filter(|id| id.contains("..")).map(str::to_owned).collect()
+    }
+
+    /// The leases of the unit in any container, by token.
+    pub async fn stored_in(container: &ContainerClient) -> BTreeMap<String, Lease> {
+        let found = ContainerLeases::new(container.clone()).list("unit").await.unwrap();
         let leases = found
             .documents
             .iter()
@@ -211,6 +199,13 @@ impl Scene {
             *shares.entry(owner).or_insert(0) += 1;
         }
         shares
+    }
+
+    /// How many requests a host needs to look at the leases once. Asked before there are any hosts.
+    pub async fn queries_per_look(&self) -> u64 {
+        let before = self.requests("query_items");
+        self.stored().await;
+        self.requests("query_items") - before
     }
 
     /// Waits until the owners have these shares.
