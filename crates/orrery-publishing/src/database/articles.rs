@@ -48,7 +48,7 @@ impl ContentPublishDatabase {
         draft: Draft,
         attempt: Option<&str>,
     ) -> Result<Published, PublishError> {
-        let (account, now) = (self.local(), clock::now_ms());
+        let (account, now) = (self.local(), clock::own_ms());
         let id = match attempt {
             Some(name) => ids::named_article_id(account.tag(), author, name),
             None => ids::article_id(account.tag(), now, clock::chance()),

@@ -50,7 +50,7 @@ impl ContentPublishDatabase {
         rating: u8,
     ) -> Result<(Review, bool), PublishError> {
         let account = self.local();
-        let mut review = Review::new(article, user, account.tag(), text, rating, clock::now_ms())?;
+        let mut review = Review::new(article, user, account.tag(), text, rating, clock::own_ms())?;
         for _ in 0..REPLACE_ATTEMPTS {
             match insist(|| account.create(&review)).await {
                 Ok(_) => return Ok((review, true)),

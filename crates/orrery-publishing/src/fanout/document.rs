@@ -1,5 +1,7 @@
 //! A change of a source account's feed as a role sees it, and what the role does about it.
 
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use orrery_processor::Batch;
 use orrery_processor::dead_letters::DeadLetter;
 use serde::de::Error as _;
@@ -37,21 +39,46 @@ impl<'de> Deserialize<'de> for Document {
     }
 }
 
+/// Articles are served side by side, and so are lists of users: a page of the feed has each document once, so no two of them
+/// are about the same one.
 pub(super) async fn handle(
     server: &Server,
     batch: Batch<Document>,
     is_local: bool,
     cancelled: &CancellationToken,
 ) -> Result<(), ServeError> {
-    for change in batch {
-        match change.current {
-            Some(Document::Article(article)) => server.serve(&article, cancelled).await?,
-            Some(Document::Subscription(subscription)) if is_local => server.list(&subscription).await?,
-            Some(Document::Review(review)) if is_local => server.tally(&review).await?,
+    let (mut articles, mut subscriptions, mut reviews) = (Vec::new(), Vec::new(), Vec::new());
+    for document in batch.into_iter().filter_map(|change| change.current) {
+        match document {
+            Document::Article(article) => articles.push(article),
+            Document::Subscription(subscription) if is_local => subscriptions.push(subscription),
+            Document::Review(review) if is_local => reviews.push(review),
             _ => {}
         }
     }
-    Ok(())
+    let mut services = Vec::new();
+    for article in &articles {
+        services.push(server.serve(article, cancelled).boxed());
+    }
+    let mut listings = Vec::new();
+    for subscription in &subscriptions {
+        listings.push(server.list(subscription).boxed());
+    }
+    // Reviews of one article are counted into one document: one after the other is the quickest.
+    let count = async {
+        for review in &reviews {
+            server.tally(review).await?;
+        }
+        Ok(())
+    };
+    let (articles_max, listings_max) = (server.limits.articles, server.limits.in_flight);
+    futures::try_join!(all_of(services, articles_max), all_of(listings, listings_max), count).map(drop)
+}
+
+/// Does all of it, so much at the same time.
+async fn all_of(work: Vec<BoxFuture<'_, Result<(), ServeError>>>, n_max: usize) -> Result<(), ServeError> {
+    let results = futures::stream::iter(work).buffer_unordered(n_max);
+    results.try_for_each(|()| std::future::ready(Ok(()))).await
 }
 
 /// What a letter is about, as it is now: it may have been repaired, have changed or be gone since.

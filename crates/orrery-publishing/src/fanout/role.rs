@@ -14,7 +14,7 @@ use orrery_processor::feed::sdk::SdkFeed;
 use orrery_processor::store::ContainerLeases;
 use orrery_processor::{Batch, BatchContext, Processor, Running, StartFrom};
 use serde::Serialize;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -64,11 +64,18 @@ pub struct SourceLease {
 pub(super) struct Role {
     database: ContentPublishDatabase,
     settings: FanoutSettings,
+    /// What may be written at the same time, whichever account it comes from.
+    writes: Arc<Semaphore>,
 }
 
 impl Role {
     pub fn new(database: ContentPublishDatabase, settings: FanoutSettings) -> Role {
-        Role { database, settings }
+        let writes = Arc::new(Semaphore::new(settings.limits().in_flight));
+        Role {
+            database,
+            settings,
+            writes,
+        }
     }
 
     /// The account whose subscribers it serves.
@@ -148,6 +155,7 @@ impl Role {
             database: self.database.clone(),
             source,
             limits: self.settings.limits(),
+            writes: Arc::clone(&self.writes),
         }
     }
 

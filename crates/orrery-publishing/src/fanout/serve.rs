@@ -1,25 +1,23 @@
-//! Serving the subscribers of one article: page by page, a bounded number of writes at a time, with its progress saved.
+//! Serving the subscribers of one article: what is to be done for each of them. `walk` goes through them.
 //!
-//! Invariants: progress is saved only after everything before it is durable; memory is one page per key of the audience; a
-//! notification that is there already is left as it is, so doing it all again changes nothing.
+//! Invariant: a notification that is there already is left as it is, so doing it all again changes nothing.
 
-use futures::future::try_join_all;
-use futures::{StreamExt as _, TryStreamExt as _};
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::audience::{Audience, Member, Source, Step, WantedUsers};
-use super::decide::{Decision, MEMORY_S, Phase, Progress, Work, decide};
-use crate::account::{AccountClient, ReadAt, Scope, Seen};
+use super::audience::{Member, Source};
+use super::decide::{Decision, MEMORY_S, Phase, Progress, decide};
+use crate::account::{AccountClient, ReadAt, Seen};
 use crate::clock;
 use crate::database::ContentPublishDatabase;
-use crate::entity::{Article, Entity as _, Listing, Notification, Subscription};
+use crate::entity::{Article, Listing, Notification, Subscription};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::ids;
 use crate::topology::normal_region;
 
-/// Keys of an audience that are read at the same time.
-const READS_IN_FLIGHT: usize = 8;
 /// Attempts at one notification while the account is busy or silent.
 const WRITE_ATTEMPTS: u32 = 10;
 
@@ -28,8 +26,10 @@ const WRITE_ATTEMPTS: u32 = 10;
 pub(super) struct Limits {
     /// Subscribers read at a time, per key.
     pub page: usize,
-    /// Notifications written at the same time.
+    /// Notifications written at the same time by all sources of a role.
     pub in_flight: usize,
+    /// Articles of one page of the feed that are served at the same time.
+    pub articles: usize,
     /// Subscribers served between two saves of the progress.
     pub save_every: usize,
     /// A filter with more subscribers under one key is spread over this many buckets.
@@ -44,6 +44,8 @@ pub(super) struct Server {
     /// Index of the account the articles come from.
     pub source: usize,
     pub limits: Limits,
+    /// What the role may write at the same time.
+    pub writes: Arc<Semaphore>,
 }
 
 /// Why an article was not served.
@@ -109,20 +111,31 @@ impl Server {
                 Ok(())
             }
             Decision::Notify(work) => {
-                let token = self.article_token(&article.id).await?;
                 let (begun, done) = (Phase::Notifying, Phase::Notified);
-                let token = &token;
-                let notify = |member: Member| async move {
-                    let Member { user, filters } = member;
-                    let tag = self.local().tag();
-                    let notification = Notification::new(&user, article, filters, token.clone(), tag, clock::now_ms());
-                    self.notify(&notification).await
+                let token = self.article_token(&article.id).await?;
+                let telling = Arc::new((self.clone(), article.clone(), token));
+                let notify = |Member { user, filters }| {
+                    let telling = Arc::clone(&telling);
+                    async move {
+                        let (server, article, token) = &*telling;
+                        let tag = server.local().tag();
+                        let notification =
+                            Notification::new(&user, article, filters, token.clone(), tag, clock::now_ms());
+                        server.notify(&notification).await
+                    }
                 };
                 self.go_through(article, work, (begun, done), stopping, notify).await
             }
             Decision::Withdraw(work) => {
                 let (begun, done) = (Phase::Withdrawing, Phase::Withdrawn);
-                let withdraw = |member: Member| async move { self.withdraw(&member.user, &article.id).await };
+                let taking_back = Arc::new((self.clone(), article.id.clone()));
+                let withdraw = |Member { user, .. }| {
+                    let taking_back = Arc::clone(&taking_back);
+                    async move {
+                        let (server, article) = &*taking_back;
+                        server.withdraw(&user, article).await
+                    }
+                };
                 self.go_through(article, work, (begun, done), stopping, withdraw).await
             }
         }
@@ -137,121 +150,6 @@ impl Server {
             Err(error) if error.kind == CallKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
-    }
-
-    async fn go_through<F>(
-        &self,
-        article: &Article,
-        work: Work,
-        (begun, done): (Phase, Phase),
-        stopping: &CancellationToken,
-        serve: impl Fn(Member) -> F,
-    ) -> Result<(), ServeError>
-    where
-        F: Future<Output = Result<(), CallError>>,
-    {
-        let mut progress = Progress {
-            article_id: article.id.clone(),
-            phase: begun,
-            after_user: work.after_user,
-            filters: work.filters,
-            n_users: work.n_users,
-        };
-        let sources = self.sources(&progress).await?;
-        let mut counts = vec![0; sources.len()];
-        let mut audience = Audience::new(sources.clone(), progress.after_user.as_deref());
-        loop {
-            let members = self.next_members(&mut audience, &mut counts, begun).await?;
-            let (n_members, last) = (members.len(), members.last().map(|member| member.user.clone()));
-            let served = futures::stream::iter(members)
-                .map(&serve)
-                .buffer_unordered(self.limits.in_flight);
-            served.try_for_each(|()| std::future::ready(Ok(()))).await?;
-            progress.n_users += n_members as u64;
-            let is_last = n_members < self.limits.save_every;
-            if is_last {
-                progress.phase = done;
-                progress.after_user = None;
-            } else {
-                progress.after_user = last;
-            }
-            self.check_place().await?;
-            self.save(&progress).await?;
-            if is_last {
-                break;
-            }
-            if stopping.is_cancelled() {
-                return Err(ServeError::Stopping);
-            }
-        }
-        self.spread_large(&sources, &counts).await
-    }
-
-    /// The keys under which subscribers of the filters lie.
-    async fn sources(&self, progress: &Progress) -> Result<Vec<Source>, ServeError> {
-        let layouts = progress
-            .filters
-            .iter()
-            .map(|filter| crate::database::read_layout(self.local(), filter));
-        let layouts = try_join_all(layouts).await?;
-        let keys = progress.filters.iter().zip(layouts).flat_map(|(filter, buckets)| {
-            let keys = filter.partition_keys(buckets).into_iter();
-            keys.map(|partition_key| Source {
-                filter: filter.clone(),
-                partition_key,
-            })
-        });
-        Ok(keys.collect())
-    }
-
-    /// The next members, as many as are served between two saves; fewer at the end.
-    async fn next_members(
-        &self,
-        audience: &mut Audience,
-        counts: &mut [u64],
-        phase: Phase,
-    ) -> Result<Vec<Member>, ServeError> {
-        let mut members = Vec::new();
-        while members.len() < self.limits.save_every {
-            match audience.step() {
-                Step::End => break,
-                Step::Member(member) => members.push(member),
-                Step::Read(wanted) => {
-                    let reads = wanted.into_iter().map(|wanted| self.read_users(wanted, phase));
-                    let mut reads = futures::stream::iter(reads).buffer_unordered(READS_IN_FLIGHT);
-                    while let Some((lane, users)) = reads.try_next().await? {
-                        counts[lane] += users.len() as u64;
-                        let has_more = users.len() >= self.limits.page;
-                        audience.supply(lane, users, has_more);
-                    }
-                }
-            }
-        }
-        Ok(members)
-    }
-
-    async fn read_users(&self, wanted: WantedUsers, phase: Phase) -> Result<(usize, Vec<String>), CallError> {
-        // Whoever has cancelled since may still have a notification to withdraw.
-        let state = if phase == Phase::Notifying {
-            " AND c.State = 'active'"
-        } else {
-            ""
-        };
-        let after = if wanted.after.is_some() {
-            " AND c.UserId > @after"
-        } else {
-            ""
-        };
-        let text = format!(
-            "SELECT TOP {} VALUE c.UserId FROM c WHERE c.PartitionKey = @key AND c.Type = @type{state}{after} \
-             ORDER BY c.UserId",
-            self.limits.page
-        );
-        let key = wanted.partition_key.as_str();
-        let mut parameters = vec![("@key", Value::from(key)), ("@type", Subscription::TYPE.into())];
-        parameters.extend(wanted.after.as_deref().map(|after| ("@after", after.into())));
-        let users: Seen<Vec<String>> = self.local().query(&text, &parameters, Scope::Key(key)).await?;
-        Ok((wanted.lane, users.value))
     }
 
     async fn notify(&self, notification: &Notification) -> Result<(), CallError> {
@@ -314,7 +212,7 @@ impl Server {
 
     /// What was read here is complete only if the account still takes its writes here. Asked after reading and before anybody
     /// is remembered as served: a role that was overtaken by a failover must not leave out who subscribed in the new place.
-    async fn check_place(&self) -> Result<(), ServeError> {
+    pub(super) async fn check_place(&self) -> Result<(), ServeError> {
         let writes_at = self.local().write_region().await?;
         let here = normal_region(self.database.region());
         match writes_at {
@@ -323,7 +221,7 @@ impl Server {
         }
     }
 
-    async fn save(&self, progress: &Progress) -> Result<(), ServeError> {
+    pub(super) async fn save(&self, progress: &Progress) -> Result<(), ServeError> {
         let id = self.progress_id(&progress.article_id);
         let mut document = serde_json::to_value(progress).expect("progress is plain data");
         document["id"] = json!(id);
@@ -333,7 +231,7 @@ impl Server {
     }
 
     /// Filters whose one key has become too large are spread, for those who subscribe from now on.
-    async fn spread_large(&self, sources: &[Source], counts: &[u64]) -> Result<(), ServeError> {
+    pub(super) async fn spread_large(&self, sources: &[Source], counts: &[u64]) -> Result<(), ServeError> {
         for (source, count) in sources.iter().zip(counts) {
             let is_whole = source.partition_key == source.filter.to_string();
             let is_spread = sources.iter().filter(|other| other.filter == source.filter).count() > 1;

@@ -20,8 +20,10 @@ pub struct FanoutSettings {
     pub retry: RetryPolicy,
     /// Subscribers read at a time, per key.
     pub page: usize,
-    /// Notifications written at the same time, per article.
+    /// Notifications of an account written at the same time.
     pub in_flight: usize,
+    /// Articles of one page of a feed that are served at the same time.
+    pub articles: usize,
     /// Subscribers served between two saves of an article's progress.
     pub save_every: usize,
     /// A filter with more subscribers than this is spread over buckets for those who come later.
@@ -43,8 +45,9 @@ impl FanoutSettings {
                 ..RetryPolicy::default()
             },
             page: 500,
-            in_flight: 64,
-            save_every: 500,
+            in_flight: 256,
+            articles: 8,
+            save_every: 1000,
             spread_above: 50_000,
             buckets: 16,
         }
@@ -54,6 +57,7 @@ impl FanoutSettings {
         Limits {
             page: self.page.clamp(1, 1000),
             in_flight: self.in_flight.max(1),
+            articles: self.articles.max(1),
             save_every: self.save_every.max(1),
             spread_above: self.spread_above,
             buckets: self.buckets.max(1),

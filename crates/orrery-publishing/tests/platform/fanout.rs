@@ -46,6 +46,7 @@ fn article_now() -> u64 {
 fn small_steps() -> FanoutSettings {
     FanoutSettings {
         page: 50,
+        in_flight: 20,
         save_every: 50,
         spread_above: 300,
         buckets: 4,
@@ -58,7 +59,8 @@ async fn a_large_audience_is_served_page_by_page_and_goes_on_after_the_role_was_
     let n_users = if std::env::var_os("ORRERY_SOAK").is_some() {
         100_000
     } else {
-        600
+        // So many that a quick machine is not done before the role is told to stop.
+        4_000
     };
     let world = World::with(2, 0).await;
     let [usa, ..] = world.databases();
