@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
-pub use accounts::{AccountConfig, LinkConfig};
-use accounts::{AccountEntry, LinkEntry, Plain};
+pub use accounts::{AccountConfig, LinkConfig, consistency};
+use accounts::{AccountEntry, LinkEntry, Plain, StalenessSettings};
 
 /// The public, well-known key of emulators. Good for development and nothing else.
 pub const DEVELOPMENT_KEY: &str =
@@ -26,7 +26,7 @@ pub const DEVELOPMENT_KEY: &str =
 const DEFAULT: &str = "default";
 
 /// Every setting: its name, its default, and what it means.
-const SETTINGS: [(&str, &str, &str); 22] = [
+const SETTINGS: [(&str, &str, &str); 25] = [
     ("account", "orrery", "name of the account"),
     (
         "advertise",
@@ -42,6 +42,11 @@ const SETTINGS: [(&str, &str, &str); 22] = [
     ("consistency", "Session", "default consistency level of the account"),
     ("data-dir", "./orrery-data", "where everything is kept"),
     (
+        "dev-allow-tight-bounds",
+        "false",
+        "bounds of BoundedStaleness below the service's minima, to see what happens there",
+    ),
+    (
         "enforce-throughput",
         "false",
         "answer 429 when a container uses more than its throughput",
@@ -50,13 +55,23 @@ const SETTINGS: [(&str, &str, &str); 22] = [
     (
         "lease-expiry-ms",
         "10000",
-        "cluster: another node takes over from an owner that has not renewed for this long",
+        "cluster: others take over from a node that has not renewed for this long",
     ),
-    ("lease-renew-ms", "2000", "cluster: how often the owner renews"),
+    ("lease-renew-ms", "2000", "cluster: how often a node renews"),
     (
         "listen",
         "loopback",
         "address to listen on; loopback means IPv4 and IPv6",
+    ),
+    (
+        "max-staleness-interval-s",
+        "",
+        "BoundedStaleness: how long a region may lack a transaction; empty: the least the service allows",
+    ),
+    (
+        "max-staleness-prefix",
+        "",
+        "BoundedStaleness: transactions of a partition that a region may lack; empty: the least the service allows",
     ),
     ("memory", "false", "keep nothing: all data is in memory"),
     (
@@ -130,6 +145,15 @@ pub struct ServerFlags {
     /// Default consistency level [default: Session]
     #[arg(long, value_name = "LEVEL")]
     consistency: Option<String>,
+    /// BoundedStaleness: transactions of a partition that a region may lack [default: the service's minimum]
+    #[arg(long, value_name = "N")]
+    max_staleness_prefix: Option<String>,
+    /// BoundedStaleness: seconds for which a region may lack a transaction [default: the service's minimum]
+    #[arg(long, value_name = "SECONDS")]
+    max_staleness_interval_s: Option<String>,
+    /// Allow bounds of BoundedStaleness below the service's minima
+    #[arg(long)]
+    dev_allow_tight_bounds: bool,
     /// Physical partitions of a new container [default: 1]
     #[arg(long, value_name = "N")]
     partitions: Option<String>,
@@ -165,6 +189,9 @@ impl ServerFlags {
             ("regions", self.regions.clone()),
             ("key", self.key.clone()),
             ("consistency", self.consistency.clone()),
+            ("max-staleness-prefix", self.max_staleness_prefix.clone()),
+            ("max-staleness-interval-s", self.max_staleness_interval_s.clone()),
+            ("dev-allow-tight-bounds", switch(self.dev_allow_tight_bounds)),
             ("partitions", self.partitions.clone()),
             ("enforce-throughput", switch(self.enforce_throughput)),
             ("allow-plain-http", switch(self.allow_plain_http)),
@@ -294,6 +321,11 @@ impl Raw {
             id: self.text("account"),
             key: self.text("key"),
             consistency: self.text("consistency"),
+            staleness: StalenessSettings {
+                prefix: self.parse_given("max-staleness-prefix")?,
+                interval_s: self.parse_given("max-staleness-interval-s")?,
+                may_be_tight: self.parse("dev-allow-tight-bounds")?,
+            },
             regions: self.text("regions"),
             regions_named: !self.is_default("regions"),
             port: self.parse("port")?,
@@ -318,6 +350,14 @@ impl Raw {
             .parse()
             .ok()
             .with_context(|| format!("{source}: '{value}' is not a valid {name}"))
+    }
+
+    /// The same for a setting that may be left out.
+    fn parse_given<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
+        match self.text(name) {
+            "" => Ok(None),
+            _ => self.parse(name).map(Some),
+        }
     }
 
     /// Name, value, source and meaning of every setting; keys are not shown.
@@ -365,13 +405,9 @@ pub struct OutageConfig {
 
 impl OutageConfig {
     fn new(raw: &Raw) -> Result<OutageConfig> {
-        let failover_after = match raw.text("outage-failover-after-ms") {
-            "" => None,
-            _ => Some(Duration::from_millis(raw.parse("outage-failover-after-ms")?)),
-        };
         Ok(OutageConfig {
             alert_after: Duration::from_millis(raw.parse("outage-alert-after-ms")?),
-            failover_after,
+            failover_after: raw.parse_given("outage-failover-after-ms")?.map(Duration::from_millis),
         })
     }
 }
@@ -390,6 +426,15 @@ impl ServerConfig {
             "partitions must be between 1 and 1000"
         );
         let memory: bool = raw.parse("memory")?;
+        let development = match raw.text("profile") {
+            "dev" => true,
+            "production" => false,
+            other => bail!("'{other}' is not a profile; it is dev or production"),
+        };
+        ensure!(
+            development || !raw.parse::<bool>("dev-allow-tight-bounds")?,
+            "dev-allow-tight-bounds is for development, and the profile is production"
+        );
         let accounts = raw.accounts()?;
         ensure!(
             loopback || !accounts.iter().any(has_development_key),
@@ -404,11 +449,7 @@ impl ServerConfig {
             links,
             data_dir: (!memory).then(|| PathBuf::from(raw.text("data-dir"))),
             listen,
-            development: match raw.text("profile") {
-                "dev" => true,
-                "production" => false,
-                other => bail!("'{other}' is not a profile; it is dev or production"),
-            },
+            development,
             partitions,
             enforce_throughput: raw.parse("enforce-throughput")?,
             plain_http: loopback || allow_plain_http,

@@ -1,8 +1,9 @@
-//! What stands behind the endpoint of a node in a cluster: executes what this node owns, answers reads from its own view where
-//! their consistency allows it, and passes everything else on to the owner.
+//! What stands behind the endpoint of a node in a cluster: executes what is about logs this node owns, answers reads from its
+//! own view where their consistency allows it, and passes everything else on to whoever owns what it is about.
 //!
-//! While nobody owns, requests wait. A request that was surely not executed is tried again with the next owner; a write that
-//! may have been executed answers 408, as the service does.
+//! A read that is about logs of several owners is answered here as well: each owner says where its logs stand, and the view is
+//! read when it has come so far. While nobody owns what a request is about, it waits. A request that was surely not
+//! executed is tried again with the next owner; a write that may have been executed answers 408, as the service does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,39 +12,40 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Response};
 use orrery_gateway::Handler;
-use orrery_gateway::handler::{Answer, BoxFuture, Command, administer};
+use orrery_gateway::handler::{Answer, BoxFuture, Command};
 use orrery_gateway::relay::codec::{RelayedAnswer, decode_answer};
 use orrery_gateway::relay::{Administration, Carried, Original, Relay};
 use orrery_model::{Error, Lsn, Result, Status};
 use orrery_node::account::{Account, AccountKeys};
-use orrery_node::api::Operation;
+use orrery_node::api::Consistency;
+use orrery_node::cluster::Reach;
 use orrery_node::events::Events;
 use orrery_node::meters::Measure;
 use orrery_node::{Failure, Reply, Request};
 use orrery_storage::nats::calls::{Caller, Silence};
-use tokio::sync::watch;
-use tokio::time::Instant;
 
-use super::station::{Place, Station};
+use super::home;
+use super::questions::Questions;
+use super::station::{Place, Scope, Station};
+use super::task::{Task, Waiting};
 
 /// How long the owner may take for one request: longer than any reader of changes waits.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(90);
 /// How long an owner that was replaced may take to answer what it was asked before.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How soon to ask again when the owner did not take a request.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How long requests wait for an owner when this node is about to leave.
-const HOLD_WHEN_LEAVING: Duration = Duration::from_secs(2);
 /// How long an answer waits until this node knows as much of the catalogue as whoever gave it.
 const CATALOGUE_WAIT: Duration = Duration::from_secs(2);
+/// How long a read waits until this node's view has what the owners have.
+const VIEW_WAIT: Duration = Duration::from_secs(2);
 
 pub struct ClusterHandler {
-    station: Arc<Station>,
-    caller: Caller,
+    pub(super) station: Arc<Station>,
+    caller: Arc<Caller>,
+    pub(super) questions: Questions,
     /// What comes before a node's name in the subject it listens to.
     subjects: String,
     /// How long requests wait for an owner.
-    hold: Duration,
+    pub(super) hold: Duration,
 }
 
 impl fmt::Debug for ClusterHandler {
@@ -66,53 +68,54 @@ enum Passed {
 }
 
 impl ClusterHandler {
-    pub fn new(station: Arc<Station>, caller: Caller, subjects: String, hold: Duration) -> ClusterHandler {
+    pub fn new(
+        station: Arc<Station>,
+        caller: Arc<Caller>,
+        questions: Questions,
+        subjects: String,
+        hold: Duration,
+    ) -> ClusterHandler {
         ClusterHandler {
             station,
             caller,
+            questions,
             subjects,
             hold,
         }
     }
 
     async fn carry_out(&self, request: Request, original: Original<'_>) -> Carried {
-        let is_write = request.operation.is_write();
-        let is_metadata = matches!(request.operation, Operation::Metadata(_));
-        let mut request = Some(request);
-        let mut waiting = Waiting::new(self);
+        let mut task = Task::new(request);
+        let mut waiting = Waiting::new(&self.station, self.hold);
         loop {
-            match waiting.place() {
+            waiting.look();
+            task.find(&self.station.node);
+            match self.station.place(&task.reach) {
                 Place::Here => {
-                    let Some(request) = request.take() else {
-                        return Carried::Here(Err(nobody().into()));
-                    };
-                    let result = self.station.node.execute(request).await;
-                    if !self.is_void(&result, is_write) {
-                        return Carried::Here(result);
+                    if let Some(answer) = self.execute_here(&mut task).await {
+                        return Carried::Here(answer);
                     }
                     if original.relayed {
                         return Carried::NotHere;
                     }
                 }
-                _ if original.relayed => return Carried::NotHere,
-                place => {
-                    if let Some(answer) = self.answer_from_view(request.as_ref()).await {
+                Place::Scattered if !task.is_read() && self.station.leads() => {
+                    if let Some(answer) = self.execute_at_home(&mut task).await {
                         return Carried::Here(answer);
                     }
-                    if let Place::There(owner) = place {
-                        match self.pass_on(&owner, &original, &mut waiting.places).await {
-                            Passed::Answered { response, known } => {
-                                if is_write && is_metadata {
-                                    self.learn(known).await;
-                                }
-                                return Carried::Elsewhere(response);
-                            }
-                            Passed::Lost if is_write => return Carried::Here(Err(unknown().into())),
-                            Passed::TooLarge => return Carried::Here(Err(too_large().into())),
-                            Passed::NotTaken | Passed::Lost => {}
-                        }
+                }
+                _ if original.relayed => return Carried::NotHere,
+                place => {
+                    if let Some(answer) = self.answer_from_view(&task, &place).await {
+                        return Carried::Here(answer);
+                    }
+                    if let Some(carried) = self.pass_on_to(&task, place, &original).await {
+                        return carried;
                     }
                 }
+            }
+            if self.station.charge().is_none() {
+                return Carried::Here(self.answer_as_reader(task).await);
             }
             if !waiting.wait().await {
                 return Carried::Here(Err(nobody().into()));
@@ -120,25 +123,67 @@ impl ClusterHandler {
         }
     }
 
+    /// Another region takes writes by now: this one answers reads, and refuses what waited to be written.
+    async fn answer_as_reader(&self, task: Task) -> Result<Reply, Failure> {
+        match task.request {
+            Some(request) => self.station.node.execute_as_reader(request).await,
+            None if task.is_write => Err(write_forbidden().into()),
+            None => Err(nobody().into()),
+        }
+    }
+
+    /// Passes a request on to whoever executes it. `None` when it was surely not executed, or may be repeated.
+    async fn pass_on_to(&self, task: &Task, place: Place, original: &Original<'_>) -> Option<Carried> {
+        let owner = match place {
+            Place::There(owner) => owner,
+            // The coordinator brings together what it is about.
+            Place::Scattered if !task.is_read() => self.station.routes().coordinator.clone()?,
+            _ => return None,
+        };
+        let is_there = || match self.station.place(&task.reach) {
+            Place::There(name) => name == owner,
+            Place::Scattered => self.station.routes().coordinator.as_ref() == Some(&owner),
+            _ => false,
+        };
+        match self.pass_on(&owner, original, is_there).await {
+            Passed::Answered { response, known } => {
+                if task.is_write && task.is_metadata {
+                    self.learn(known).await;
+                }
+                Some(Carried::Elsewhere(response))
+            }
+            Passed::Lost if task.is_write => Some(Carried::Here(Err(unknown().into()))),
+            Passed::TooLarge => Some(Carried::Here(Err(too_large().into()))),
+            Passed::NotTaken | Passed::Lost => None,
+        }
+    }
+
     async fn administration(&self, original: Original<'_>) -> Result<Administration> {
         let is_write = original.method() != Method::GET;
-        let mut waiting = Waiting::new(self);
+        let mut waiting = Waiting::new(&self.station, self.hold);
         loop {
-            match waiting.place() {
+            waiting.look();
+            match self.station.place(&Reach::Catalogue) {
                 Place::Here => return Ok(Administration::Here),
                 _ if original.relayed => return Ok(Administration::NotHere),
-                Place::There(owner) => match self.pass_on(&owner, &original, &mut waiting.places).await {
-                    Passed::Answered { response, known } => {
-                        if is_write {
-                            self.learn(known).await;
+                Place::There(owner) => {
+                    let is_there = || self.station.place(&Reach::Catalogue) == Place::There(owner.clone());
+                    match self.pass_on(&owner, &original, is_there).await {
+                        Passed::Answered { response, known } => {
+                            if is_write {
+                                self.learn(known).await;
+                            }
+                            return Ok(Administration::Elsewhere(response));
                         }
-                        return Ok(Administration::Elsewhere(response));
+                        Passed::Lost if is_write => return Err(unknown()),
+                        Passed::TooLarge => return Err(too_large()),
+                        Passed::NotTaken | Passed::Lost => {}
                     }
-                    Passed::Lost if is_write => return Err(unknown()),
-                    Passed::TooLarge => return Err(too_large()),
-                    Passed::NotTaken | Passed::Lost => {}
-                },
-                Place::Nowhere => {}
+                }
+                Place::Nowhere | Place::Scattered => {}
+            }
+            if self.station.charge().is_none() && is_write {
+                return Err(write_forbidden());
             }
             if !waiting.wait().await {
                 return Err(nobody());
@@ -146,37 +191,91 @@ impl ClusterHandler {
         }
     }
 
-    /// Whether an answer of this node does not count, because it was the owner no longer. What was appended counts whoever owns
-    /// now; what was read or refused may be out of date.
-    fn is_void(&self, result: &Result<Reply, Failure>, is_write: bool) -> bool {
-        if self.station.is_here() {
-            // A log that was taken by another is noticed before the lease is.
-            return is_write && matches!(result, Err(failure) if failure.error.status() == Status::WRITE_FORBIDDEN);
+    /// Executes a request about what this node owns. `None` when its answer does not count.
+    async fn execute_here(&self, task: &mut Task) -> Option<Result<Reply, Failure>> {
+        let Some(request) = task.attempt() else {
+            return Some(Err(nobody().into()));
+        };
+        let result = self.station.node.execute(request).await;
+        let result = self.standing(result, task)?;
+        if task.is_write && task.is_metadata && result.is_ok() && !self.is_known_to_all().await {
+            return Some(Err(unknown().into()));
+        }
+        Some(result)
+    }
+
+    /// The same for what several nodes own: this one, which coordinates, brings it together first.
+    async fn execute_at_home(&self, task: &mut Task) -> Option<Result<Reply, Failure>> {
+        let Reach::Logs { logs, .. } = &task.reach else {
+            return None;
+        };
+        let _pin = home::bring(&self.station, Scope::Logs(logs.clone()), self.hold).await?;
+        self.execute_here(task).await
+    }
+
+    /// Waits until every node knows of a change of the catalogue, so that whoever asks any of them finds it.
+    pub(super) async fn is_known_to_all(&self) -> bool {
+        let lsn = self.station.node.system_lsn();
+        self.questions.all_caught_up(&self.station, lsn, self.hold).await
+    }
+
+    /// An answer of this node as far as it counts. What was appended counts whoever owns the log now; what was read or refused may
+    /// be out of date unless this node still owned it afterwards. `None`: it does not count, and nothing was done.
+    fn standing(&self, result: Result<Reply, Failure>, task: &Task) -> Option<Result<Reply, Failure>> {
+        let status = result.as_ref().err().map(|failure| failure.error.status());
+        if status == Some(Status::WRITE_FORBIDDEN) {
+            // A log that was taken by another is noticed before anything else is.
+            return None;
+        }
+        if self.station.place(&task.reach) == Place::Here {
+            return Some(result);
         }
         match result {
-            Ok(_) => !is_write,
+            Ok(reply) => task.appended(reply).map(Ok),
             // Nothing else is said of a write whose outcome is not known.
-            Err(failure) => failure.error.status() != Status::REQUEST_TIMEOUT,
+            Err(failure) => (status == Some(Status::REQUEST_TIMEOUT)).then_some(Err(failure)),
         }
     }
 
-    /// Answers from this node's own view, if the request allows it.
-    async fn answer_from_view(&self, request: Option<&Request>) -> Option<Result<Reply, Failure>> {
-        let request = request.filter(|_| self.station.is_in_touch())?;
+    /// Answers from this node's own view, if the request allows it or the view is known to have everything.
+    async fn answer_from_view(&self, task: &Task, place: &Place) -> Option<Result<Reply, Failure>> {
+        let request = task.request.as_ref().filter(|_| self.station.is_in_touch())?;
         let node = &self.station.node;
-        let grounds = node.grounds(request)?;
-        let answer = node.execute(request.clone()).await;
-        node.still_stands(grounds).await.then_some(answer)
+        if let Some(grounds) = node.grounds(request) {
+            let answer = node.execute(request.clone()).await;
+            if node.still_stands(grounds).await {
+                return Some(answer);
+            }
+        }
+        match (&task.reach, place) {
+            (Reach::Logs { logs, reads: true }, Place::Scattered) => {
+                let level = request.options.level(node.account().consistency);
+                let proven = level == Consistency::Strong;
+                let heads = self.questions.heads(&self.station, logs, proven).await?;
+                let reached = heads.iter().map(|(log, lsn)| node.reaches(*log, *lsn));
+                let reached = futures::future::join_all(reached);
+                tokio::time::timeout(VIEW_WAIT, reached).await.ok()?;
+                let grounds = node.grounds_of(logs)?;
+                let answer = node.execute(request.clone()).await;
+                // What it is about may have been split, merged or deleted meanwhile.
+                let stands = node.still_stands(grounds).await && node.reach(request) == task.reach;
+                stands.then_some(answer)
+            }
+            _ => None,
+        }
     }
 
-    /// Passes a request on to the owner, and waits for its answer as long as it is the owner, and a moment longer.
-    async fn pass_on(&self, owner: &str, original: &Original<'_>, places: &mut watch::Receiver<Place>) -> Passed {
+    /// Passes a request on to a node, and waits for its answer as long as it is the one to ask, and a moment longer.
+    async fn pass_on(&self, owner: &str, original: &Original<'_>, is_there: impl Fn() -> bool) -> Passed {
         let subject = format!("{}.{owner}", self.subjects);
         let asked = self.caller.ask(&subject, original.encode(), ANSWER_PATIENCE);
         let replaced = async {
-            let is_owner = |place: &Place| matches!(place, Place::There(name) if name == owner);
-            // The sender lives as long as the station; then there is nothing to wait for.
-            let _ = places.wait_for(|place| !is_owner(place)).await;
+            let mut routes = self.station.watch();
+            while is_there() {
+                if routes.changed().await.is_err() {
+                    break;
+                }
+            }
             tokio::time::sleep(LAST_WORDS).await;
         };
         let answered = tokio::select! {
@@ -206,49 +305,6 @@ impl ClusterHandler {
     }
 }
 
-/// A request that may have to wait for an owner.
-struct Waiting<'a> {
-    station: &'a Station,
-    places: watch::Receiver<Place>,
-    until: Instant,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(handler: &'a ClusterHandler) -> Waiting<'a> {
-        let hold = match handler.station.is_leaving() {
-            true => HOLD_WHEN_LEAVING.min(handler.hold),
-            false => handler.hold,
-        };
-        Waiting {
-            station: &handler.station,
-            places: handler.station.watch(),
-            until: Instant::now() + hold,
-        }
-    }
-
-    /// Who executes now. A tenure that has run out counts before anybody has said so.
-    fn place(&mut self) -> Place {
-        let place = self.places.borrow_and_update().clone();
-        match place {
-            Place::Here if !self.station.holds() => Place::Nowhere,
-            place => place,
-        }
-    }
-
-    /// Waits until it may be worth another try. `false` when that is not worth it any more.
-    async fn wait(&mut self) -> bool {
-        if Instant::now() >= self.until {
-            return false;
-        }
-        tokio::select! {
-            // Both are safe to drop: a change is still to be seen at the next look.
-            _ = self.places.changed() => {}
-            () = tokio::time::sleep(ASK_AGAIN) => {}
-        }
-        true
-    }
-}
-
 impl Handler for ClusterHandler {
     /// What nobody passes on is answered from here: changes for those who listen to them.
     fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>> {
@@ -256,7 +312,7 @@ impl Handler for ClusterHandler {
     }
 
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>> {
-        Box::pin(administer(&self.station.node, command))
+        Box::pin(home::administer(self, command))
     }
 
     fn relay(&self) -> Option<&dyn Relay> {
@@ -298,11 +354,18 @@ impl Relay for ClusterHandler {
     }
 }
 
-fn nobody() -> Error {
+pub(super) fn write_forbidden() -> Error {
+    Error::new(
+        Status::WRITE_FORBIDDEN,
+        "The requested operation cannot be performed at this region: another region of the account takes writes.",
+    )
+}
+
+pub(super) fn nobody() -> Error {
     Error::new(Status::UNAVAILABLE, "No node owns the data just now.").with_retry_after_ms(1000)
 }
 
-fn unknown() -> Error {
+pub(super) fn unknown() -> Error {
     Error::new(
         Status::REQUEST_TIMEOUT,
         "The node that owns the data was lost while it executed this; the outcome is not known.",

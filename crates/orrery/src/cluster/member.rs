@@ -1,38 +1,33 @@
-//! A node as a member of its cluster: holds the lease or waits for it, and changes the node's role accordingly.
+//! A node as a member of its cluster: holds the coordinator's lease or waits for it, holds a tenure of its own, and owns the
+//! logs that it is to own.
 //!
-//! One task does it all, in turns: look at the lease, do what [`Tenancy`] says, wait for something to happen. Opening every log
-//! takes longer than a turn and runs beside it, so that the lease is renewed meanwhile.
+//! One task does it all, in turns: look at the shared records, renew what is held, do what they ask for, wait for something
+//! to happen. What takes longer than a turn, opening and closing logs, runs beside it, one piece at a time, so that
+//! leases are renewed meanwhile. [`super::coordinating`] is what only the coordinator does, [`super::owning`] how logs are
+//! taken and given up.
 //!
-//! Invariant: requests are executed here only between the end of an opening and the loss of the lease; they are told of the
-//! loss before anything else is done about it.
+//! Invariant: this node answers for a log only between the end of its opening and the loss of the tenure or lease that it is
+//! owned by; requests are told of the loss before anything else is done about it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use orrery_node::cluster::lease::{Step, Tenancy, Times};
+use orrery_node::cluster::lease::{Revision, Step, Tenancy, Times};
+use orrery_node::cluster::placement::Placement;
+use orrery_node::cluster::tenures::Tenures;
 use orrery_storage::NatsStore;
 use orrery_storage::nats::Following;
 use orrery_storage::nats::roster::{Roster, Written};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::records::{self, LEASE, NodeRecord};
-use super::station::{Place, Station};
+use super::owning::Work;
+use super::records::{self, LEASE, NodeRecord, PLACEMENT, tenure_key};
+use super::station::{Routes, Station};
 
-/// Waited after an opening that failed, so that another node gets its turn.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Tries to give a lease back before it is left to expire.
-const RELEASE_ATTEMPTS: usize = 3;
-
-enum Role {
-    Follows {
-        _following: Following,
-    },
-    /// Taking every log over.
-    Opens(JoinHandle<orrery_model::Result<()>>),
-    Owns,
-}
+/// Tries to write a record that others may write as well, before it is left to the next turn.
+pub(super) const ATTEMPTS: usize = 5;
 
 /// What the task works with.
 pub struct Member {
@@ -49,37 +44,64 @@ pub struct Member {
 
 impl Member {
     pub async fn run(self) {
-        let tenancy = Tenancy::new(&self.record.id, self.times);
-        let role = Role::Follows {
-            _following: self.store.follow(),
-        };
+        let me = &self.record.id;
         let mut running = Running {
-            member: self,
-            tenancy,
-            role,
+            lease: Tenancy::new(me, self.times),
+            seat: Tenancy::new(me, self.times),
+            tenures: Tenures::default(),
+            tenures_read_at: None,
+            placement: None,
+            joining: BTreeMap::new(),
+            leading: Leading::Not,
+            work: None,
+            idle_until: Duration::ZERO,
             left: false,
             told_at: None,
-            idle_until: Duration::ZERO,
+            _following: self.store.follow(),
+            member: self,
         };
         running.run().await;
     }
 }
 
-struct Running {
-    member: Member,
-    tenancy: Tenancy,
-    role: Role,
-    left: bool,
+/// How far this node has come with coordinating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leading {
+    Not,
+    /// The lease is held, and everything is about to be opened.
+    Begins,
+    /// Everything is being opened.
+    Opens,
+    Leads,
+    /// The lease is lost, the system log still to be closed.
+    Ceases,
+}
+
+pub(super) struct Running {
+    pub(super) member: Member,
+    pub(super) lease: Tenancy,
+    /// This node's own tenure.
+    pub(super) seat: Tenancy,
+    pub(super) tenures: Tenures,
+    pub(super) tenures_read_at: Option<Duration>,
+    /// As it was last read or written; its version is `None` while there is no such record.
+    pub(super) placement: Option<(Arc<Placement>, Option<Revision>)>,
+    /// Members of a placement that may have been written.
+    pub(super) joining: BTreeMap<String, u64>,
+    pub(super) leading: Leading,
+    pub(super) work: Option<Work>,
+    /// Begins nothing before, after something failed.
+    pub(super) idle_until: Duration,
+    pub(super) left: bool,
     /// When the others were last told of this node.
     told_at: Option<Duration>,
-    /// Takes no lease before.
-    idle_until: Duration,
+    _following: Following,
 }
 
 enum Woken {
     ToLook,
-    /// An opening has ended.
-    Opened(orrery_model::Result<()>),
+    /// A piece of work has ended.
+    Worked,
     /// A log turned out to be another's.
     Fenced,
     ToLeave,
@@ -88,19 +110,23 @@ enum Woken {
 
 impl Running {
     async fn run(&mut self) {
-        let mut changes = self.member.roster.changes(LEASE).await.ok();
+        const KEYS: &[&str] = &[LEASE, PLACEMENT];
+        let mut changes = self.member.roster.changes(KEYS).await.ok();
         loop {
             self.turn().await;
             let (leave, end) = (self.member.leave.clone(), self.member.end.clone());
-            let node = Arc::clone(&self.member.station.node);
+            let station = Arc::clone(&self.member.station);
             let pause = self.member.times.renew / 4;
-            let (role, left) = (&mut self.role, self.left);
+            let (work, left) = (&mut self.work, self.left);
+            let mut charges = station.watch_charge();
             let woken = tokio::select! {
                 // All are safe to drop: a change that is missed is found at the next look.
+                _ = charges.changed() => Woken::ToLook,
                 () = end.cancelled() => Woken::ToEnd,
                 () = leave.cancelled(), if !left => Woken::ToLeave,
-                opened = opened(role) => Woken::Opened(opened),
-                () = node.fenced() => Woken::Fenced,
+                () = super::owning::ended(work) => Woken::Worked,
+                () = station.node.fenced() => Woken::Fenced,
+                () = station.pinned.notified() => Woken::ToLook,
                 changed = next(&mut changes) => {
                     if changed.is_none() {
                         changes = None;
@@ -109,14 +135,14 @@ impl Running {
                 }
                 () = tokio::time::sleep(pause) => {
                     if changes.is_none() {
-                        changes = self.member.roster.changes(LEASE).await.ok();
+                        changes = self.member.roster.changes(KEYS).await.ok();
                     }
                     Woken::ToLook
                 }
             };
             match woken {
                 Woken::ToLook => {}
-                Woken::Opened(opened) => self.opened(opened).await,
+                Woken::Worked => self.finish_work().await,
                 Woken::Fenced => self.fenced().await,
                 Woken::ToLeave => self.leave().await,
                 Woken::ToEnd => return self.end().await,
@@ -124,147 +150,219 @@ impl Running {
         }
     }
 
-    /// Looks at the lease and does what it takes.
+    /// Looks at the records and does what it takes.
     async fn turn(&mut self) {
         self.look().await;
-        let now = self.member.station.now();
-        self.tenancy.set_willing(!self.left && now >= self.idle_until);
-        match self.tenancy.next(now) {
-            Step::Wait => {}
-            Step::StepDown => self.step_down().await,
-            Step::Write { lease, over } => {
-                let written = self
-                    .member
-                    .roster
-                    .write(LEASE, records::lease_to_bytes(&lease), over)
-                    .await;
-                match written {
-                    Written::Stored(revision) => self.tenancy.wrote(lease, revision, now),
-                    // The next look tells who was faster.
-                    Written::Refused => {}
-                    Written::Unsure => self.tenancy.unsure(),
-                }
-            }
+        self.hold_lease().await;
+        self.hold_seat().await;
+        self.heed_charge().await;
+        self.show();
+        if self.leading == Leading::Leads {
+            self.coordinate().await;
+        } else {
+            self.watch_tenures().await;
         }
-        self.begin_opening();
-        self.show_place();
+        self.begin_work().await;
+        self.show();
         self.tell().await;
     }
 
     async fn look(&mut self) {
-        let found = match self.member.roster.get(LEASE).await {
-            Ok(found) => found,
-            Err(error) => return tracing::warn!(%error, "the lease cannot be read now"),
-        };
-        let lease = found.and_then(|entry| Some((records::lease_from_bytes(&entry.value)?, entry.revision)));
+        let key = tenure_key(&self.member.record.id);
+        let roster = &self.member.roster;
+        let (lease, seat, placement) = tokio::join!(roster.get(LEASE), roster.get(&key), roster.get(PLACEMENT));
         let now = self.member.station.now();
-        self.tenancy.observe(lease, now);
-        self.member.station.set_heard();
-    }
-
-    /// A lease that was just taken: everything is opened.
-    fn begin_opening(&mut self) {
-        let now = self.member.station.now();
-        if !self.tenancy.holds(now) || !matches!(self.role, Role::Follows { .. }) {
-            return;
-        }
-        tracing::info!("this node takes over");
-        let (node, store) = (Arc::clone(&self.member.station.node), Arc::clone(&self.member.store));
-        self.role = Role::Opens(tokio::spawn(async move {
-            store.refresh().await.map_err(orrery_partition::decide::unreadable)?;
-            node.take_over().await
-        }));
-    }
-
-    async fn opened(&mut self, opened: orrery_model::Result<()>) {
-        self.role = Role::Owns;
-        let now = self.member.station.now();
-        match opened {
-            Ok(()) if self.tenancy.holds(now) => self.tenancy.serve(now),
-            Ok(()) => self.step_down().await,
-            Err(error) => {
-                tracing::warn!(%error, "this node could not take over");
-                self.idle_until = now + PAUSE_AFTER_FAILURE;
-                self.step_down().await;
-                self.release().await;
+        for (found, tenancy) in [(lease, &mut self.lease), (seat, &mut self.seat)] {
+            match found {
+                Ok(found) => {
+                    let read = |bytes: &[u8]| records::lease_from_bytes(bytes);
+                    tenancy.observe(found.and_then(|entry| Some((read(&entry.value)?, entry.revision))), now);
+                    self.member.station.set_heard();
+                }
+                Err(error) => tracing::warn!(%error, "a lease cannot be read now"),
             }
         }
+        match placement {
+            Ok(found) => self.learn_placement(found),
+            Err(error) => tracing::warn!(%error, "where logs are cannot be read now"),
+        }
+    }
+
+    pub(super) fn learn_placement(&mut self, found: Option<orrery_storage::nats::roster::Entry>) {
+        let known = self.placement.as_ref().and_then(|(_, revision)| *revision);
+        match found {
+            // An answer from before what is known.
+            Some(entry) if known.is_some_and(|known| entry.revision <= known) => {}
+            Some(entry) => match records::placement_from_bytes(&entry.value) {
+                Some(placement) => self.placement = Some((Arc::new(placement), Some(entry.revision))),
+                None => tracing::error!("what says where logs are cannot be understood"),
+            },
+            None if known.is_none() => self.placement = Some((Arc::default(), None)),
+            None => {}
+        }
+    }
+
+    /// Where logs are, as far as this node knows.
+    pub(super) fn placement(&self) -> Arc<Placement> {
+        self.placement
+            .as_ref()
+            .map(|(placement, _)| Arc::clone(placement))
+            .unwrap_or_default()
+    }
+
+    async fn hold_lease(&mut self) {
+        let now = self.member.station.now();
+        self.lease.set_willing(!self.left && now >= self.idle_until);
+        // If the record is lost, terms must go on all the same: the placement is bound to them.
+        self.lease.rise_above(self.placement().term);
+        match self.lease.next(now) {
+            Step::Wait => {}
+            Step::StepDown => self.stop_leading(),
+            Step::Write { lease, over } => {
+                let bytes = records::lease_to_bytes(&lease);
+                match self.member.roster.write(LEASE, bytes, over).await {
+                    Written::Stored(revision) => self.lease.wrote(lease, revision, now),
+                    // The next look tells who was faster.
+                    Written::Refused => {}
+                    Written::Unsure => self.lease.unsure(),
+                }
+            }
+        }
+        let station = &self.member.station;
+        if self.lease.holds(station.now()) && self.leading == Leading::Not && station.charge().is_some() {
+            tracing::info!("this node takes over");
+            self.leading = Leading::Begins;
+        }
+    }
+
+    /// While another region takes writes, the lease only says who acts for this one, and no log is anybody's here.
+    async fn heed_charge(&mut self) {
+        if self.member.station.charge().is_some() {
+            return;
+        }
+        if matches!(self.leading, Leading::Begins | Leading::Opens | Leading::Leads) {
+            self.stop_leading();
+        }
+        let holds = self.lease.holds(self.member.station.now());
+        if holds && !self.placement().logs.is_empty() {
+            self.bring_all_home().await;
+        }
+    }
+
+    async fn hold_seat(&mut self) {
+        let now = self.member.station.now();
+        self.seat.set_willing(!self.left);
+        match self.seat.next(now) {
+            Step::Wait => {}
+            // What rests on it is given up with the next step: nothing is entitled to it any more.
+            Step::StepDown => self.member.station.set_tenure(None),
+            Step::Write { lease, over } => {
+                let key = tenure_key(&self.member.record.id);
+                let bytes = records::lease_to_bytes(&lease);
+                match self.member.roster.write(&key, bytes, over).await {
+                    Written::Stored(revision) => self.seat.wrote(lease, revision, now),
+                    Written::Refused => {}
+                    Written::Unsure => self.seat.unsure(),
+                }
+            }
+        }
+    }
+
+    /// The term of this node's tenure, if it is a member in it.
+    pub(super) fn seated(&self) -> Option<u64> {
+        let term = self.seat.term(self.member.station.now()).filter(|_| !self.left)?;
+        let placement = self.placement();
+        (placement.members.get(&self.member.record.id) == Some(&term)).then_some(term)
     }
 
     /// Tells requests who executes them.
-    fn show_place(&self) {
+    pub(super) fn show(&self) {
         let station = &self.member.station;
-        let holds = self.tenancy.holds(station.now());
-        station.set_tenure(self.tenancy.held_until().filter(|_| matches!(self.role, Role::Owns)));
-        let lease = self.tenancy.lease().filter(|lease| lease.serving);
+        let leads = self.leading == Leading::Leads;
+        station.set_steward(self.lease.holds(station.now()) && !self.left);
+        if let (Leading::Opens, Some(until)) = (self.leading, self.lease.held_until()) {
+            // What is left undone is finished before anybody is told that this node coordinates.
+            station.extend_lead(until);
+        }
+        station.set_lease(self.lease.held_until().filter(|_| leads));
+        station.set_tenure(self.seat.held_until().filter(|_| self.seated().is_some()));
+        let lease = self.lease.lease().filter(|lease| lease.serving);
         let holder = lease.and_then(|lease| lease.holder.clone());
-        station.set_place(match (&self.role, holder) {
-            (Role::Owns, _) if holds => Place::Here,
-            (Role::Follows { .. }, Some(holder)) if holder != self.member.record.id => Place::There(holder),
-            _ => Place::Nowhere,
+        let placement = self.placement();
+        station.set_routes(Routes {
+            coordinator: holder.filter(|holder| leads || *holder != self.member.record.id),
+            confirming: placement.members.keys().chain(self.joining.keys()).cloned().collect(),
+            placement,
         });
     }
 
-    /// Stops to act as the owner, at once, and follows whoever comes next.
-    async fn step_down(&mut self) {
-        let station = Arc::clone(&self.member.station);
-        station.set_tenure(None);
-        station.set_place(Place::Nowhere);
-        if matches!(self.role, Role::Follows { .. }) {
-            return;
+    /// Stops to act as the coordinator, at once; the system log is closed as soon as may be.
+    pub(super) fn stop_leading(&mut self) {
+        self.member.station.set_lease(None);
+        if self.leading != Leading::Not {
+            tracing::info!("this node coordinates no longer");
+            self.leading = Leading::Ceases;
         }
-        tracing::info!("this node steps down");
-        while let Err(error) = station.node.step_down().await {
-            tracing::warn!(%error, "this node cannot follow yet");
-            if self.member.end.is_cancelled() {
-                break;
-            }
-            tokio::time::sleep(self.member.times.renew).await;
-        }
-        self.follow();
     }
 
-    fn follow(&mut self) {
-        self.role = Role::Follows {
-            _following: self.member.store.follow(),
-        };
-    }
-
-    /// A log was refused: either another node has taken over, or a new epoch was begun here.
+    /// A log was refused. One that is this node's is opened anew; if it is the system log, another coordinates.
     async fn fenced(&mut self) {
-        if matches!(self.role, Role::Owns) && !self.member.station.node.proves_ownership().await {
-            self.step_down().await;
-            self.release().await;
+        if self.leading == Leading::Leads && !self.member.station.node.proves_ownership().await {
+            self.stop_leading();
+            self.release_lease().await;
         }
     }
 
     /// Hands over what this node owns; requests that still come are passed on.
     async fn leave(&mut self) {
         self.left = true;
-        self.member.station.set_leaving();
-        if let Role::Owns = self.role {
-            self.member.station.set_place(Place::Nowhere);
-            match self.member.station.node.hand_over().await {
-                Ok(()) => self.follow(),
-                Err(_) => self.step_down().await,
-            }
-            self.member.station.set_tenure(None);
-        } else {
-            self.step_down().await;
+        let station = Arc::clone(&self.member.station);
+        station.set_leaving();
+        station.set_tenure(None);
+        station.set_lease(None);
+        station.stir();
+        super::owning::ended_or_none(&mut self.work).await;
+        self.work = None;
+        let owned = station.node.owned_logs();
+        if let Err(error) = station.node.disown(&owned).await {
+            tracing::warn!(%error, "logs are left to be taken");
         }
-        self.release().await;
+        if self.leading != Leading::Not {
+            if let Err(error) = station.node.cease_to_lead().await {
+                tracing::warn!(%error, "the system log is left to be taken");
+            }
+            self.leading = Leading::Not;
+        }
+        self.leave_placement().await;
+        self.release_seat().await;
+        self.release_lease().await;
+        self.show();
     }
 
     /// Gives the lease back, so that nobody has to wait until it expires.
-    async fn release(&mut self) {
-        for _ in 0..RELEASE_ATTEMPTS {
-            let Some((lease, over)) = self.tenancy.release() else {
+    pub(super) async fn release_lease(&mut self) {
+        for _ in 0..ATTEMPTS {
+            let Some((lease, over)) = self.lease.release() else {
                 return;
             };
             let now = self.member.station.now();
             let bytes = records::lease_to_bytes(&lease);
             match self.member.roster.write(LEASE, bytes, Some(over)).await {
-                Written::Stored(revision) => return self.tenancy.wrote(lease, revision, now),
+                Written::Stored(revision) => return self.lease.wrote(lease, revision, now),
+                Written::Refused | Written::Unsure => self.look().await,
+            }
+        }
+    }
+
+    async fn release_seat(&mut self) {
+        for _ in 0..ATTEMPTS {
+            let Some((lease, over)) = self.seat.release() else {
+                return;
+            };
+            let (now, key) = (self.member.station.now(), tenure_key(&self.member.record.id));
+            let bytes = records::lease_to_bytes(&lease);
+            match self.member.roster.write(&key, bytes, Some(over)).await {
+                Written::Stored(revision) => return self.seat.wrote(lease, revision, now),
                 Written::Refused | Written::Unsure => self.look().await,
             }
         }
@@ -273,11 +371,11 @@ impl Running {
     /// Tells the others that this node is there, now and then.
     async fn tell(&mut self) {
         let now = self.member.station.now();
-        let role = match (&self.role, self.left) {
+        let role = match (self.leading, self.left) {
             (_, true) => "leaves",
-            (Role::Follows { .. }, _) => "follows",
-            (Role::Opens(_), _) => "opens",
-            (Role::Owns, _) => "owns",
+            (Leading::Not | Leading::Ceases, _) => "serves",
+            (Leading::Begins | Leading::Opens, _) => "opens",
+            (Leading::Leads, _) => "coordinates",
         };
         let record = &mut self.member.record;
         let is_due = self.told_at.is_none_or(|told| now >= told + self.member.times.renew);
@@ -285,14 +383,11 @@ impl Running {
             return;
         }
         record.role = role.to_owned();
-        record.lsn = self
-            .member
-            .station
-            .node
-            .positions()
-            .values()
-            .map(|position| position.lsn.0)
-            .sum();
+        let positions = self.member.station.node.positions();
+        record.logs = positions
+            .iter()
+            .map(|(log, position)| (log.0, position.lsn.0))
+            .collect();
         self.told_at = Some(now);
         if let Err(error) = self.member.roster.put(&record.key(), records::to_bytes(record)).await {
             tracing::debug!(%error, "the other nodes cannot be told now");
@@ -306,18 +401,6 @@ impl Running {
         // Whoever looks at the nodes sees that it is gone, or how old its word is.
         let _ = self.member.roster.remove(&self.member.record.key()).await;
     }
-}
-
-/// Completes when an opening ends; never while there is none.
-async fn opened(role: &mut Role) -> orrery_model::Result<()> {
-    let Role::Opens(opening) = role else {
-        return std::future::pending().await;
-    };
-    let ended = opening.await;
-    ended.unwrap_or_else(|error| {
-        let status = orrery_model::Status::INTERNAL;
-        Err(orrery_model::Error::new(status, "Opening was cut off.").with_source(error))
-    })
 }
 
 /// The next change; never while nobody tells.

@@ -1,14 +1,21 @@
-//! A node of a cluster on NATS JetStream: several processes serve one account, one of them owns its logs.
+//! A node of a cluster on NATS JetStream: several processes serve one account, and each log is owned by one of them.
 //!
-//! [`settings`] says what is wanted, [`member`] holds the lease or waits for it, [`station`] is what it tells the rest,
-//! [`handler`] executes requests or passes them on, [`records`] is what nodes tell each other. This module opens a node and
-//! closes it.
+//! [`settings`] says what is wanted; [`member`] holds leases, [`coordinating`] says who owns what, [`owning`] takes logs and gives
+//! them up; [`station`] is what they tell the rest; [`handler`] executes requests ([`task`]) or passes them on, [`home`] brings logs
+//! together for what needs that; [`records`] and [`questions`] are what nodes tell each other. [`regions`] joins several such
+//! clusters. This module opens a node and closes it.
 
+mod coordinating;
 mod handler;
+mod home;
 mod member;
+mod owning;
+mod questions;
 pub mod records;
+pub mod regions;
 pub mod settings;
 mod station;
+mod task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +23,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use orrery_gateway::{Gateway, Parts, Pipeline};
+use orrery_gateway::account::Addresses;
+use orrery_gateway::{Gateway, Handler, Parts, Pipeline};
 use orrery_node::cluster::lease::{Step, Tenancy};
 use orrery_node::{Clock, Node, NodeSettings, SystemClock};
 use orrery_partition::project::Projector;
 use orrery_partition::storage::Store;
 use orrery_storage::nats::calls::{self, Answerer, Caller};
-use orrery_storage::nats::roster::{Roster, Written};
+use orrery_storage::nats::roster::{Entry, Roster, Written};
 use orrery_storage::nats::{Client, servers};
 use orrery_storage::{EmbeddedSettings, NatsSettings, NatsStore, ViewCache};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,9 +45,11 @@ use crate::host::{
 };
 use handler::ClusterHandler;
 use member::Member;
+use questions::Questions;
 use records::{ACCOUNT, AccountRecord, LEASE, NodeRecord};
+use regions::{Beginning, Geography, Joining, Mode};
 use settings::{ClusterConfig, ServersConfig};
-use station::{Place, Station};
+use station::Station;
 
 /// Requests of other nodes that are executed at a time.
 const RELAYED_MAX: usize = 1024;
@@ -46,6 +57,8 @@ const RELAYED_MAX: usize = 1024;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long a request waits for an owner besides the time in which a lease expires: opening everything takes a while.
 const OPENING: Duration = Duration::from_secs(10);
+/// How long a node that starts waits for servers that have just been started.
+const START_PATIENCE: Duration = Duration::from_secs(30);
 /// One try to read or write the lease; shorter than most leases, so that there are several.
 const ROSTER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -62,6 +75,8 @@ pub struct ClusterNode {
     end: CancellationToken,
     answering: TaskTracker,
     drain: CancellationToken,
+    /// Where the account has several regions.
+    geography: Option<Arc<Geography>>,
 }
 
 /// Connects to the servers and refuses those that are not fit.
@@ -86,20 +101,48 @@ impl ClusterNode {
         let timeout = ROSTER_TIMEOUT.min(config.times.expiry / 4);
         let roster = roster(&client, &config.servers.store, timeout).await?;
         agree(&roster, &config.account).await?;
-        let store = open_store(config, client).await?;
+        let beginning = find_regions(&client, &roster, config).await?;
+        let store = open_store(config, client.clone(), beginning.as_ref()).await?;
         let settings = node_settings(&config.server, &config.account, 1);
         let name = node_name();
-        let node = open_node(settings, &store, &clock, &roster, &name, config).await?;
-        let station = Arc::new(Station::new(node, config.times.expiry * 2));
+        let node = match &beginning {
+            Some(beginning) if !beginning.writes => beginning.follow(settings, &store, &clock).await?,
+            _ => open_node(settings, &store, &clock, &roster, &name, config).await?,
+        };
+        let station = Arc::new(Station::new(node, &name, config.times.expiry * 2));
         let frame = frame(&config.server, Arc::clone(&clock))?;
         // Apart from the logs: a large answer must not hold them up.
         let calls = calls::connect(&config.servers.urls).await?;
         let subjects = format!("orrery.{}.call", config.servers.store.name);
-        let caller = Caller::new(calls.clone()).await?;
+        let asked = format!("orrery.{}.ask", config.servers.store.name);
+        let caller = Arc::new(Caller::new(calls.clone()).await?);
+        let questions = Questions::new(Arc::clone(&caller), asked.clone());
         let hold = config.times.expiry + OPENING;
-        let handler = ClusterHandler::new(Arc::clone(&station), caller, subjects.clone(), hold);
-        let mut parts = Parts::new(Arc::new(handler), frame.settings.clone());
+        let handler = ClusterHandler::new(Arc::clone(&station), caller, questions, subjects.clone(), hold);
+        let (addresses, end) = (Addresses::default(), CancellationToken::new());
+        let membership = TaskTracker::new();
+        let mut geography = None;
+        let handler: Arc<dyn Handler> = match beginning {
+            None => Arc::new(handler),
+            Some(beginning) => {
+                geography = Some(Arc::clone(&beginning.geography));
+                let joining = Joining {
+                    station: Arc::clone(&station),
+                    store: Arc::clone(&store),
+                    roster: roster.clone(),
+                    client,
+                    calls: calls.clone(),
+                    id: name.clone(),
+                    endpoint: endpoint.clone(),
+                    addresses: addresses.clone(),
+                    end: end.clone(),
+                };
+                Arc::new(beginning.join(joining, handler, &membership).await?)
+            }
+        };
+        let mut parts = Parts::new(handler, frame.settings.clone());
         parts.ca_pem = frame.ca_pem.clone();
+        parts.addresses = addresses;
         if let Some(url) = &config.account.advertise {
             let address = orrery_gateway::account::Address::Url(url.clone());
             parts.addresses.set(&config.account.regions[0], address);
@@ -110,16 +153,20 @@ impl ClusterNode {
             frame,
             pipeline: Arc::new(Pipeline::new(parts)),
             door,
-            membership: TaskTracker::new(),
+            membership,
             leave: CancellationToken::new(),
-            end: CancellationToken::new(),
+            end,
+            geography,
             answering: TaskTracker::new(),
             drain: CancellationToken::new(),
             station: Arc::clone(&station),
         };
-        let answerer = Answerer::listen(calls, &format!("{subjects}.{name}")).await?;
+        let answerer = Answerer::listen(calls.clone(), &format!("{subjects}.{name}")).await?;
         let pipeline = Arc::clone(&opened.pipeline);
         opened.answering.spawn(answer(answerer, pipeline, opened.drain.clone()));
+        let answerer = Answerer::listen(calls, &format!("{asked}.{name}")).await?;
+        let answering = questions::answer_all(answerer, Arc::clone(&station), opened.drain.clone());
+        opened.answering.spawn(answering);
         opened.answering.close();
         let member = Member {
             station,
@@ -130,8 +177,8 @@ impl ClusterNode {
                 endpoint,
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                role: "follows".to_owned(),
-                lsn: 0,
+                role: String::new(),
+                logs: Default::default(),
             },
             times: config.times,
             leave: opened.leave.clone(),
@@ -142,11 +189,16 @@ impl ClusterNode {
         Ok(opened)
     }
 
-    /// Waits until somebody owns the data.
+    /// Waits until somebody coordinates, unless another region takes writes.
     pub async fn ready(&self) {
-        let mut places = self.station.watch();
+        if let Some(geography) = &self.geography
+            && geography.mode() != Mode::Writes
+        {
+            return;
+        }
+        let mut routes = self.station.watch();
         // The sender lives in the station.
-        let _ = places.wait_for(|place| *place != Place::Nowhere).await;
+        let _ = routes.wait_for(|routes| routes.coordinator.is_some()).await;
     }
 
     /// Lets the endpoint accept.
@@ -163,7 +215,10 @@ impl ClusterNode {
             regions: vec![RegionEndpoint {
                 name: self.account.regions[0].clone(),
                 endpoint: self.endpoint.clone(),
-                role: "write",
+                role: match &self.geography {
+                    Some(geography) if !geography.is_writer() => "read",
+                    _ => "write",
+                },
             }],
         }
     }
@@ -227,8 +282,9 @@ async fn agree(roster: &Roster, account: &AccountConfig) -> Result<()> {
         region: account.regions[0].clone(),
         consistency: format!("{:?}", account.consistency),
     };
+    let deadline = Instant::now() + START_PATIENCE;
     loop {
-        if let Some(entry) = roster.get(ACCOUNT).await? {
+        if let Some(entry) = read_patiently(roster, ACCOUNT).await? {
             let found: AccountRecord =
                 serde_json::from_slice(&entry.value).context("the cluster's account cannot be understood")?;
             ensure!(
@@ -243,19 +299,52 @@ async fn agree(roster: &Roster, account: &AccountConfig) -> Result<()> {
             );
             return Ok(());
         }
-        if let Written::Unsure = roster.write(ACCOUNT, records::to_bytes(&own), None).await {
+        let written = roster.write(ACCOUNT, records::to_bytes(&own), None).await;
+        if matches!(written, Written::Unsure) && Instant::now() >= deadline {
             bail!("the cluster's bucket cannot be written; are enough NATS servers up?");
         }
     }
 }
 
-async fn open_store(config: &ClusterConfig, client: Client) -> Result<Arc<NatsStore>> {
+/// A record, asked for again while the servers do not answer: where they have just been started, streams are still electing
+/// their leaders.
+async fn read_patiently(roster: &Roster, key: &str) -> Result<Option<Entry>> {
+    let deadline = Instant::now() + START_PATIENCE;
+    loop {
+        match roster.get(key).await {
+            Err(error) if Instant::now() < deadline => {
+                tracing::debug!(%error, key, "the servers are asked again");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            found => return Ok(found?),
+        }
+    }
+}
+
+/// What there is to know of other regions, if the account has any.
+async fn find_regions(client: &Client, roster: &Roster, config: &ClusterConfig) -> Result<Option<Beginning>> {
+    let account = &config.account;
+    regions::find(
+        client,
+        roster,
+        &config.servers.store,
+        &account.regions[0],
+        account.consistency,
+    )
+    .await
+}
+
+async fn open_store(config: &ClusterConfig, client: Client, beginning: Option<&Beginning>) -> Result<Arc<NatsStore>> {
     ensure!(
         !config.data_dir.join(ACCOUNTS_FILE).exists(),
         "{} holds the data of an emulator: name another directory, and move the data with orrery export and import",
         config.data_dir.display()
     );
-    let directory = config.data_dir.join("cluster").join(&config.servers.store.name);
+    let (parent, name) = (config.data_dir.join("cluster"), &config.servers.store.name);
+    let directory = match beginning {
+        Some(beginning) => beginning.directory(&parent, name)?,
+        None => parent.join(name),
+    };
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let settings = NatsSettings {
         local: EmbeddedSettings {
@@ -264,7 +353,12 @@ async fn open_store(config: &ClusterConfig, client: Client) -> Result<Arc<NatsSt
         },
         ..config.servers.store.clone()
     };
-    let opened = NatsStore::open(client, &directory, settings, Arc::new(Projector::default())).await;
+    let opened = match beginning {
+        Some(beginning) => beginning.open_store(client, &directory, settings).await,
+        None => NatsStore::open(client, &directory, settings, Arc::new(Projector::default()))
+            .await
+            .map_err(Into::into),
+    };
     opened.with_context(|| format!("cannot open the logs of {}", config.account.regions[0]))
 }
 
@@ -277,12 +371,12 @@ async fn open_node(
     name: &str,
     config: &ClusterConfig,
 ) -> Result<Arc<Node>> {
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let mut tenancy = Tenancy::new(name, config.times);
     let (store_, clock_) = (Arc::clone(store) as Arc<dyn Store>, Arc::clone(clock) as Arc<dyn Clock>);
     while !Node::is_founded(&*store_).await? {
         let now = started.elapsed();
-        let found = roster.get(LEASE).await?;
+        let found = read_patiently(roster, LEASE).await?;
         let lease = found.and_then(|entry| Some((records::lease_from_bytes(&entry.value)?, entry.revision)));
         tenancy.observe(lease, now);
         if let Step::Write { lease, over } = tenancy.next(now)

@@ -1,15 +1,30 @@
-//! What the nodes of a cluster tell each other, as JSON in the shared bucket: who owns, who is there, what the account is.
+//! What the nodes of a cluster tell each other, as JSON in the shared bucket: who coordinates, whose tenures run, which logs
+//! are where, who is there, what the account is.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use orrery_model::{LogId, Lsn};
 use orrery_node::cluster::lease::Lease;
+use orrery_node::cluster::placement::{Goal, Placement, Spot};
 use serde::{Deserialize, Serialize};
 
-/// Key of the owner's lease.
+/// Key of the coordinator's lease.
 pub const LEASE: &str = "lease";
+/// Key of what says where every log is.
+pub const PLACEMENT: &str = "placement";
 /// Key of what all nodes must agree on.
 pub const ACCOUNT: &str = "account";
 /// Under which every node has a key.
 pub const NODES: &str = "node";
+/// Under which every node holds a lease of its own.
+pub const TENURES: &str = "tenure";
+/// Where a log goes that goes home. No node has such a name.
+const HOME: &str = "home";
+
+pub fn tenure_key(node: &str) -> String {
+    format!("{TENURES}.{node}")
+}
 
 #[derive(Serialize, Deserialize)]
 struct StoredLease {
@@ -29,6 +44,58 @@ pub fn lease_from_bytes(bytes: &[u8]) -> Option<Lease> {
     Some(Lease { holder, term, serving })
 }
 
+#[derive(Serialize, Deserialize)]
+struct StoredPlacement {
+    term: u64,
+    known: u64,
+    members: BTreeMap<String, u64>,
+    logs: BTreeMap<u64, StoredSpot>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSpot {
+    owner: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    standby: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    to: Option<String>,
+}
+
+pub fn placement_to_bytes(placement: &Placement) -> Bytes {
+    let spot = |(log, spot): (&LogId, &Spot)| {
+        let to = spot.to.as_ref().map(|to| match to {
+            Goal::Home => HOME.to_owned(),
+            Goal::Node(node) => node.clone(),
+        });
+        let (owner, standby) = (spot.owner.clone(), spot.standby.clone());
+        (log.0, StoredSpot { owner, standby, to })
+    };
+    to_bytes(&StoredPlacement {
+        term: placement.term,
+        known: placement.known.0,
+        members: placement.members.clone(),
+        logs: placement.logs.iter().map(spot).collect(),
+    })
+}
+
+/// `None` when it says nothing about where logs are.
+pub fn placement_from_bytes(bytes: &[u8]) -> Option<Placement> {
+    let stored: StoredPlacement = serde_json::from_slice(bytes).ok()?;
+    let spot = |(log, StoredSpot { owner, standby, to })| {
+        let to = to.map(|to| match to == HOME {
+            true => Goal::Home,
+            false => Goal::Node(to),
+        });
+        (LogId(log), Spot { owner, standby, to })
+    };
+    Some(Placement {
+        term: stored.term,
+        known: Lsn(stored.known),
+        members: stored.members,
+        logs: stored.logs.into_iter().map(spot).collect(),
+    })
+}
+
 /// What every node of a cluster says of the account it serves. They must say the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,10 +113,10 @@ pub struct NodeRecord {
     pub endpoint: String,
     pub pid: u32,
     pub version: String,
-    /// `owns`, `follows`, `opens` or `leaves`.
+    /// `coordinates`, `opens`, `serves` or `leaves`.
     pub role: String,
-    /// Sum of the LSNs its copies of all logs have reached: equal on nodes that are equally far, as long as no epoch changes.
-    pub lsn: u64,
+    /// Where its copies of all logs stand.
+    pub logs: BTreeMap<u64, u64>,
 }
 
 impl NodeRecord {
@@ -77,5 +144,26 @@ mod tests {
         };
         assert_eq!(lease_from_bytes(&lease_to_bytes(&lease)), Some(lease));
         assert_eq!(lease_from_bytes(b"{}"), None);
+    }
+
+    #[test]
+    fn a_placement_is_read_as_it_was_written_and_anything_else_is_none() {
+        let spot = |standby: Option<&str>, to| Spot {
+            owner: "a".into(),
+            standby: standby.map(str::to_owned),
+            to,
+        };
+        let placement = Placement {
+            term: 3,
+            known: Lsn(9),
+            members: BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]),
+            logs: BTreeMap::from([
+                (LogId(4), spot(None, None)),
+                (LogId(5), spot(Some("b"), Some(Goal::Node("b".into())))),
+                (LogId(6), spot(Some("b"), Some(Goal::Home))),
+            ]),
+        };
+        assert_eq!(placement_from_bytes(&placement_to_bytes(&placement)), Some(placement));
+        assert_eq!(placement_from_bytes(b"[]"), None);
     }
 }

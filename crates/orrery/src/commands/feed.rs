@@ -42,6 +42,9 @@ pub struct TailFlags {
     /// Condition over c.current, c.previous and c.metadata
     #[arg(long, value_name = "CONDITION")]
     filter: Option<String>,
+    /// Only changes that every region of the account has
+    #[arg(long)]
+    committed: bool,
     /// Print each change as the server sends it: one JSON object per line
     #[arg(long)]
     json: bool,
@@ -62,6 +65,7 @@ pub fn run(command: &FeedCommand) -> Result<()> {
         let mut tail = Tail {
             flags,
             from: start(&flags.from)?,
+            resume: flags.from.clone(),
             text: Vec::new(),
         };
         let result = tokio::select! {
@@ -69,7 +73,7 @@ pub fn run(command: &FeedCommand) -> Result<()> {
             followed = tail.follow() => followed,
             () = stop => Ok(()),
         };
-        eprintln!("resume with --from {}", tail.from);
+        eprintln!("resume with --from {}", tail.resume);
         result
     })
 }
@@ -116,6 +120,8 @@ struct Tail<'a> {
     flags: &'a TailFlags,
     /// Where to begin, or to go on.
     from: String,
+    /// The same as a user says it.
+    resume: String,
     /// What came and is not a whole line yet.
     text: Vec<u8>,
 }
@@ -164,6 +170,7 @@ impl Tail<'_> {
             ("from", self.from.as_str()),
         ];
         query.extend(flags.filter.as_deref().map(|filter| ("filter", filter)));
+        query.extend(flags.committed.then_some(("committed", "true")));
         Call::administration(Method::GET, "feed", &query)
     }
 
@@ -176,7 +183,7 @@ impl Tail<'_> {
                 .context("the server sent no text")?
                 .trim_end();
             match line.split_once(": ") {
-                Some(("id", token)) => self.from = token.to_owned(),
+                Some(("id", token)) => (self.from, self.resume) = (token.to_owned(), token.to_owned()),
                 Some(("event", "error")) => is_error = true,
                 Some(("data", data)) if is_error => return Err(refusal(data).into()),
                 Some(("data", data)) => self.print(data)?,

@@ -1,4 +1,4 @@
-//! `orrery node`: one node of a cluster, served until the process is told to stop. When the cluster has an owner and this node
+//! `orrery node`: one node of a cluster, served until the process is told to stop. When the cluster has a coordinator and this node
 //! takes requests, one line of JSON on stdout says where.
 
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ pub struct NodeFlags {
     /// Memory for hot items and blocks of data files, in MiB [default: 384]
     #[arg(long, value_name = "MIB")]
     cache_mb: Option<String>,
-    /// How often the owner renews its lease [default: 2000]
+    /// How often a node renews its leases [default: 2000]
     #[arg(long, value_name = "MS")]
     lease_renew_ms: Option<String>,
     /// How long a lease holds that is not renewed [default: 10000]
@@ -134,7 +134,7 @@ pub fn run(flags: &NodeFlags) -> Result<()> {
 
 async fn serve(config: &ClusterConfig) -> Result<()> {
     let mut node = ClusterNode::open(config).await?;
-    // Also while it waits for an owner.
+    // Also while it waits for a coordinator.
     let stop = stop_signal()?;
     tokio::pin!(stop);
     tokio::select! {

@@ -16,9 +16,11 @@ pub enum RegionCommand {
     /// Let another region take the writes, without losing any
     Failover(NamedFlags),
     /// Take a region out at once; if it took writes, the next in line takes over and what it lacks is lost
-    Offline(NamedFlags),
+    Offline(OfflineFlags),
     /// Take a region in again, as one that follows
-    Online(NamedFlags),
+    Online(OnlineFlags),
+    /// Say in which order regions take over
+    Priority(PriorityFlags),
     /// Add a region; it serves when it has everything
     Add(NamedFlags),
     /// Remove a region and its data
@@ -80,6 +82,39 @@ pub struct NamedFlags {
 }
 
 #[derive(Args, Debug)]
+pub struct OfflineFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// Also when strong writes would be lost
+    #[arg(long)]
+    accept_loss: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct OnlineFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// Drop what only the region has and the conflict feeds have no room for
+    #[arg(long)]
+    accept_loss: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct PriorityFlags {
+    /// Names of all regions that are online, the one that takes writes first or not at all
+    #[arg(value_name = "REGION", required = true)]
+    regions: Vec<String>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
 pub struct StopFlags {
     /// Name of the region
     #[arg(value_name = "REGION")]
@@ -112,20 +147,23 @@ pub struct LinkFlags {
     #[arg(value_name = "TO")]
     to: Option<String>,
     /// Time something takes on it, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
-    latency_ms: f64,
+    #[arg(long, value_name = "MS")]
+    latency_ms: Option<f64>,
     /// At most this much more
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
-    jitter_ms: f64,
+    #[arg(long, value_name = "MS")]
+    jitter_ms: Option<f64>,
     /// How much it carries
     #[arg(long, value_name = "BYTES")]
     bytes_per_second: Option<u64>,
     /// Share of what is sent that breaks the connection, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    loss: f64,
+    #[arg(long, value_name = "SHARE")]
+    loss: Option<f64>,
     /// Nothing gets through, and what is under way is lost
     #[arg(long)]
     cut: bool,
+    /// Begin with a perfect link; without this, whatever is not given stays as it is
+    #[arg(long)]
+    reset: bool,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -155,17 +193,27 @@ pub fn run(command: &RegionCommand) -> Result<()> {
             &flags.output,
         ),
         RegionCommand::Failover(flags) => show(&post("failover", &json!({"region": flags.region})), &flags.output),
-        RegionCommand::Offline(flags) => show(&about(&flags.region, "offline", &json!({})), &flags.output),
-        RegionCommand::Online(flags) => show(&about(&flags.region, "online", &json!({})), &flags.output),
+        RegionCommand::Offline(flags) => show(
+            &about(&flags.region, "offline", &json!({"acceptLoss": flags.accept_loss})),
+            &flags.output,
+        ),
+        RegionCommand::Online(flags) => show(
+            &about(&flags.region, "online", &json!({"acceptLoss": flags.accept_loss})),
+            &flags.output,
+        ),
+        RegionCommand::Priority(flags) => show(
+            &post("regions/priority", &json!({"regions": flags.regions})),
+            &flags.output,
+        ),
         RegionCommand::Stop(flags) => show(
             &about(&flags.region, "stop", &json!({"mode": flags.mode})),
             &flags.output,
         ),
         RegionCommand::Start(flags) => show(&about(&flags.region, "start", &json!({})), &flags.output),
-        RegionCommand::Pause(flags) => change_link(flags, |link| {
+        RegionCommand::Pause(flags) => change_link((&flags.from, &flags.to), &flags.output, |link| {
             link.insert("paused".into(), true.into());
         }),
-        RegionCommand::Resume(flags) => change_link(flags, |link| {
+        RegionCommand::Resume(flags) => change_link((&flags.from, &flags.to), &flags.output, |link| {
             link.insert("paused".into(), false.into());
             link.insert("cut".into(), false.into());
         }),
@@ -204,29 +252,40 @@ fn link(flags: &LinkFlags) -> Result<()> {
     let (Some(from), Some(to)) = (&flags.from, &flags.to) else {
         return show(&get("links"), &flags.output);
     };
-    let form = json!({
-        "from": from,
-        "to": to,
-        "latencyMs": flags.latency_ms,
-        "jitterMs": flags.jitter_ms,
-        "bytesPerSecond": flags.bytes_per_second,
-        "loss": flags.loss,
-        "cut": flags.cut,
-    });
-    show(&put("links", &form), &flags.output)
+    change_link((from, to), &flags.output, |link| {
+        if flags.reset {
+            link.retain(|name, _| name == "from" || name == "to");
+        }
+        let given = [
+            ("latencyMs", flags.latency_ms.map(Value::from)),
+            ("jitterMs", flags.jitter_ms.map(Value::from)),
+            ("bytesPerSecond", flags.bytes_per_second.map(Value::from)),
+            ("loss", flags.loss.map(Value::from)),
+            ("cut", flags.cut.then(|| Value::from(true))),
+        ];
+        for (name, value) in given {
+            if let Some(value) = value {
+                link.insert(name.to_owned(), value);
+            }
+        }
+    })
 }
 
-/// Changes one thing about a link and leaves the rest as it is.
-fn change_link(flags: &PairFlags, change: impl FnOnce(&mut Map<String, Value>)) -> Result<()> {
-    let links = ask(&get("links"), &flags.output.remote)?;
-    let same = |link: &&Value| same_region(&link["from"], &flags.from) && same_region(&link["to"], &flags.to);
+/// Changes something about a link and leaves the rest as it is.
+fn change_link(
+    (from, to): (&str, &str),
+    output: &OutputFlags,
+    change: impl FnOnce(&mut Map<String, Value>),
+) -> Result<()> {
+    let links = ask(&get("links"), &output.remote)?;
+    let same = |link: &&Value| same_region(&link["from"], from) && same_region(&link["to"], to);
     let found = links["links"].as_array().and_then(|links| links.iter().find(same));
     let mut form = found
         .and_then(Value::as_object)
         .cloned()
-        .ok_or_else(|| anyhow::anyhow!("there is no link from {} to {}", flags.from, flags.to))?;
+        .ok_or_else(|| anyhow::anyhow!("there is no link from {from} to {to}"))?;
     change(&mut form);
-    show(&put("links", &Value::Object(form)), &flags.output)
+    show(&put("links", &Value::Object(form)), output)
 }
 
 fn same_region(name: &Value, given: &str) -> bool {
@@ -265,8 +324,19 @@ fn show(call: &Call, output: &OutputFlags) -> Result<()> {
     if output.json {
         println!("{answer}");
     } else if let Some(regions) = answer["regions"].as_array() {
-        let columns = ["name", "role", "state", "lagTransactions", "lagMs", "clockSkewMs"];
+        let columns = [
+            "name",
+            "role",
+            "state",
+            "outage",
+            "lagTransactions",
+            "lagMs",
+            "clockSkewMs",
+        ];
         table::print(&columns, regions);
+        if let Some(n_dropped) = answer["droppedVersions"].as_u64().filter(|n_dropped| *n_dropped > 0) {
+            println!("{n_dropped} versions that only the region had are dropped");
+        }
     } else if let Some(links) = answer["links"].as_array() {
         let columns = [
             "from",
@@ -279,8 +349,14 @@ fn show(call: &Call, output: &OutputFlags) -> Result<()> {
             "paused",
         ];
         table::print(&columns, links);
-    } else if let Some(lost) = answer["lostTransactions"].as_u64() {
-        println!("{lost} transactions are in the region that was taken offline and in no other");
+    } else if let Some(partitions) = answer["partitions"].as_array() {
+        match answer["lostTransactions"].as_u64() {
+            Some(lost) => println!("{lost} transactions are in the region that was taken offline and in no other"),
+            None => println!("the region that was taken offline has more than any other, and it is not known how much"),
+        }
+        if !partitions.is_empty() {
+            table::print(&["database", "container", "partition", "lost"], partitions);
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery_node::account::Secret;
 use orrery_node::api::Consistency;
+use orrery_node::geo::bounds::{Bounds, Staleness};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::topology::Topology;
 use serde::Deserialize;
@@ -32,6 +33,10 @@ pub struct AccountEntry {
     port: Option<u16>,
     /// Another region takes over by itself when the one that writes cannot be reached for this long.
     failover_after_ms: Option<u64>,
+    /// Of bounded staleness: transactions that a region may lack of a partition.
+    max_staleness_prefix: Option<u64>,
+    /// And how long it may lack any.
+    max_staleness_interval_s: Option<u64>,
 }
 
 /// One of `[[links]]`. Leads there and back, unless it says otherwise.
@@ -57,6 +62,7 @@ pub struct AccountConfig {
     pub id: String,
     pub key: Secret,
     pub consistency: Consistency,
+    pub staleness: Staleness,
     /// The first takes writes when the account is new.
     pub regions: Vec<String>,
     /// Did anybody name the regions? An account that exists has the regions it has.
@@ -83,12 +89,53 @@ pub struct Plain<'a> {
     pub id: &'a str,
     pub key: &'a str,
     pub consistency: &'a str,
+    pub staleness: StalenessSettings,
     pub regions: &'a str,
     pub regions_named: bool,
     pub port: u16,
     /// Was the port given by more than the file? Then it counts for all accounts.
     pub port_overrides: bool,
     pub advertise: Option<String>,
+}
+
+/// The bounds of bounded staleness as somebody gave them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StalenessSettings {
+    pub prefix: Option<u64>,
+    pub interval_s: Option<u64>,
+    pub may_be_tight: bool,
+}
+
+impl StalenessSettings {
+    /// What holds for an account; what was left out is the least it may have.
+    fn of_account(self, level: Consistency, n_regions: usize) -> Result<Staleness> {
+        if level != Consistency::BoundedStaleness {
+            return Ok(Staleness::default());
+        }
+        let least = Bounds::least(n_regions);
+        let chosen = (self.prefix.is_some() || self.interval_s.is_some()).then(|| Bounds {
+            transactions: self.prefix.unwrap_or(least.transactions),
+            age: self.interval_s.map_or(least.age, Duration::from_secs),
+        });
+        let staleness = Staleness {
+            chosen,
+            may_be_tight: self.may_be_tight,
+        };
+        let range = chosen.map_or(Ok(()), Bounds::check_range);
+        match range.and_then(|()| staleness.check(n_regions)) {
+            Ok(()) => Ok(staleness),
+            Err(error) => bail!("max-staleness-prefix, max-staleness-interval-s: {}", error.message()),
+        }
+    }
+
+    /// Refuses bounds for an account that has none.
+    fn refuse_unless_bounded(self, level: Consistency) -> Result<()> {
+        ensure!(
+            level == Consistency::BoundedStaleness || (self.prefix.is_none() && self.interval_s.is_none()),
+            "max-staleness-prefix and max-staleness-interval-s are for BoundedStaleness, and the account has {level:?}"
+        );
+        Ok(())
+    }
 }
 
 impl Plain<'_> {
@@ -102,10 +149,13 @@ impl Plain<'_> {
             self.advertise.is_none() || regions.len() == 1,
             "advertise names one URL, and an account with several regions has one for each: leave it out"
         );
+        let level = consistency(self.consistency)?;
+        self.staleness.refuse_unless_bounded(level)?;
         Ok(AccountConfig {
             id: self.id.to_owned(),
             key: key(self.key)?,
-            consistency: consistency(self.consistency)?,
+            consistency: level,
+            staleness: self.staleness.of_account(level, regions.len())?,
             regions,
             regions_named: self.regions_named,
             port: self.port,
@@ -141,10 +191,23 @@ impl Plain<'_> {
             entry.failover_after_ms.is_none() || entry.regions.len() > 2,
             "failover-after-ms needs three regions: two cannot tell which of them is cut off"
         );
+        let level = consistency(entry.consistency.as_deref().unwrap_or(self.consistency))?;
+        let own = StalenessSettings {
+            prefix: entry.max_staleness_prefix,
+            interval_s: entry.max_staleness_interval_s,
+            ..self.staleness
+        };
+        own.refuse_unless_bounded(level)?;
+        let staleness = StalenessSettings {
+            prefix: own.prefix.or(self.staleness.prefix),
+            interval_s: own.interval_s.or(self.staleness.interval_s),
+            ..own
+        };
         Ok(AccountConfig {
             id: entry.id.clone(),
             key: key(entry.key.as_deref().unwrap_or(self.key))?,
-            consistency: consistency(entry.consistency.as_deref().unwrap_or(self.consistency))?,
+            consistency: level,
+            staleness: staleness.of_account(level, entry.regions.len())?,
             regions: entry.regions.clone(),
             regions_named: true,
             port,
@@ -243,7 +306,8 @@ fn key(text: &str) -> Result<Secret> {
     Ok(Secret(key.context("the key must be base64 of at least 16 bytes")?))
 }
 
-fn consistency(text: &str) -> Result<Consistency> {
+/// A consistency level by its name, in any spelling.
+pub fn consistency(text: &str) -> Result<Consistency> {
     Ok(match text.to_ascii_lowercase().replace([' ', '-', '_'], "").as_str() {
         "strong" => Consistency::Strong,
         "boundedstaleness" => Consistency::BoundedStaleness,

@@ -142,6 +142,64 @@ fn accounts_and_links_that_make_no_sense_are_refused() {
     }
 }
 
+fn bounded(extra: &str) -> Result<ServerConfig> {
+    let text = format!("consistency = \"BoundedStaleness\"\nregions = [\"West US\", \"North Europe\"]\n{extra}");
+    from_file(&text, ServerFlags::default())
+}
+
+#[test]
+fn bounds_of_staleness_are_the_accounts_or_else_the_plain_settings() {
+    let chosen = |config: &ServerConfig, index: usize| {
+        let bounds = config.accounts[index].staleness.bounds();
+        (bounds.transactions, bounds.age.as_secs())
+    };
+    assert_eq!(chosen(&bounded("").unwrap(), 0), (100_000, 300), "the least there is");
+    let config = bounded("max-staleness-prefix = 250000\nmax-staleness-interval-s = 600").unwrap();
+    assert_eq!(chosen(&config, 0), (250_000, 600));
+    let accounts = TWO_ACCOUNTS
+        .replace("Eventual", "BoundedStaleness")
+        .replace("port = 9000", "port = 9000\nmax-staleness-interval-s = 900")
+        .replace("id = \"usa\"", "id = \"usa\"\nmax-staleness-prefix = 200000");
+    let config = from_file(&accounts, ServerFlags::default()).unwrap();
+    assert_eq!(chosen(&config, 0), (200_000, 900));
+    assert_eq!(
+        config.accounts[1].staleness,
+        Default::default(),
+        "a strong account has none"
+    );
+}
+
+#[test]
+fn bounds_of_staleness_that_no_account_may_have_are_refused() {
+    for (extra, word) in [
+        ("max-staleness-prefix = 99999", "at least 100000 transactions"),
+        ("max-staleness-interval-s = 299", "300 seconds"),
+        (
+            "max-staleness-prefix = 0\ndev-allow-tight-bounds = true",
+            "between 1 and",
+        ),
+        ("max-staleness-interval-s = 86401", "86,400"),
+        (
+            "max-staleness-interval-s = 4\ndev-allow-tight-bounds = true",
+            "between 5 and",
+        ),
+        ("max-staleness-prefix = \"many\"", "not a valid max-staleness-prefix"),
+        ("dev-allow-tight-bounds = true\nprofile = \"production\"", "production"),
+    ] {
+        let error = bounded(extra).unwrap_err();
+        assert!(format!("{error:#}").contains(word), "{extra}: {error:#}");
+    }
+    let tight = bounded("max-staleness-prefix = 1\nmax-staleness-interval-s = 5\ndev-allow-tight-bounds = true");
+    assert_eq!(tight.unwrap().accounts[0].staleness.bounds().transactions, 1);
+    let idle = from_file("max-staleness-prefix = 100000", ServerFlags::default()).unwrap_err();
+    assert!(format!("{idle:#}").contains("Session"), "{idle:#}");
+    let own = TWO_ACCOUNTS.replace("id = \"usa\"", "id = \"usa\"\nmax-staleness-prefix = 200000");
+    assert!(
+        from_file(&own, ServerFlags::default()).is_err(),
+        "an eventual account has no bounds"
+    );
+}
+
 #[test]
 fn changes_wait_for_an_account_unless_a_time_is_given_after_which_it_is_failed_over() {
     let outage = |text: &str| from_file(text, ServerFlags::default()).unwrap().outage;

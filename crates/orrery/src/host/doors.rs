@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use orrery_gateway::account::{Address, Addresses};
+use orrery_gateway::faults::Faults;
 use orrery_gateway::regions::RegionHandler;
 use orrery_gateway::{Gateway, Parts, Pipeline, Settings};
 use orrery_node::SystemClock;
@@ -84,6 +85,7 @@ pub struct Doors {
     reach: Reach,
     advertise: Option<String>,
     addresses: Addresses,
+    faults: Arc<Faults>,
     global_port: u16,
     state: Mutex<State>,
 }
@@ -110,6 +112,7 @@ impl Doors {
             reach,
             advertise: account.advertise.clone(),
             addresses: Addresses::default(),
+            faults: Arc::default(),
             global_port,
             state: Mutex::new(State {
                 closed: vec![(None, listeners)],
@@ -170,6 +173,7 @@ impl Doors {
             parts.ca_pem = frame.ca_pem.clone();
             parts.movable_clock = frame.settings.development.then(|| Arc::clone(&frame.clock));
             parts.addresses = self.addresses.clone();
+            parts.faults = Arc::clone(&self.faults);
             let pipeline = Arc::new(Pipeline::new(parts));
             // Without one of its own, a region is reached at the global endpoint.
             let counted = region.or_else(|| state.region_ports.is_empty().then_some(fleet.topology().writer().id));

@@ -20,9 +20,8 @@ use orrery_gateway::Pipeline;
 use orrery_gateway::tls::{self, Authority};
 use orrery_node::account::{Account, Secret};
 use orrery_node::geo::fleet::{Fleet, RegionParts};
-use orrery_node::geo::progress::Bounds;
 use orrery_node::geo::topology::Topology;
-use orrery_node::{Clock, NodeSettings, SystemClock};
+use orrery_node::{Clock, ConflictLimits, NodeSettings, SystemClock};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -39,11 +38,6 @@ pub use stores::directory_name as region_name;
 
 /// How long requests and writers may take to finish when the server is told to stop.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
-/// The least the service allows for accounts with several regions.
-const BOUNDS: Bounds = Bounds {
-    transactions: 100_000,
-    age: Duration::from_secs(300),
-};
 
 /// Everything that is served.
 #[derive(Debug)]
@@ -240,7 +234,7 @@ async fn open_account(
             clock: Arc::clone(clock) as Arc<dyn Clock>,
         });
     }
-    Ok(Fleet::start(settings, BOUNDS, parts, register.keeper(&id)).await?)
+    Ok(Fleet::start(settings, parts, register.keeper(&id)).await?)
 }
 
 pub fn frame(config: &ServerConfig, clock: Arc<SystemClock>) -> Result<Frame> {
@@ -282,6 +276,7 @@ pub fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: us
         account: Account {
             id: account.id.clone(),
             consistency: account.consistency,
+            staleness: account.staleness,
             regions: account.regions.clone(),
         },
         primary_key: account.key.clone(),
@@ -291,6 +286,8 @@ pub fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: us
         cache_bytes: config.caches.hot_item_bytes / n_nodes.max(1),
         purge_interval: Duration::from_secs(1),
         query_time_max: Duration::from_secs(30),
+        conflicts: ConflictLimits::default(),
+        feed_entries_max: NodeSettings::FEED_ENTRIES_MAX,
     }
 }
 

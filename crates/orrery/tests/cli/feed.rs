@@ -71,6 +71,10 @@ fn a_feed_that_cannot_be_is_an_error_in_one_line() {
     let endpoint = ["--endpoint", server.endpoint()];
     let missing = fail(&[&["feed", "tail", "db", "c"], &endpoint[..]].concat());
     assert!(missing.contains("orrery: "), "{missing}");
+    let start = "2026-01-31T12:00:00Z";
+    let since = fail(&[&["feed", "tail", "db", "c", "--from", start], &endpoint[..]].concat());
+    let resume = format!("resume with --from {start}");
+    assert!(since.contains(&resume), "what is printed can be given: {since}");
     let unknown = fail(&[&["feed", "tail", "db", "c", "--from", "yesterday"], &endpoint[..]].concat());
     assert!(unknown.contains("yesterday"), "{unknown}");
 }

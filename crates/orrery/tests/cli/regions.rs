@@ -105,6 +105,13 @@ fn a_region_that_is_cut_off_lags_and_is_taken_over_from() {
     assert!(list["regions"][1]["lagTransactions"].as_u64().unwrap() > 0, "{list}");
     let loss = region(&server, &["offline", "West US"]);
     assert_eq!(loss["lostTransactions"], 5, "{loss}");
+    let partitions = loss["partitions"].as_array().unwrap();
+    assert!(
+        partitions
+            .iter()
+            .all(|lost| lost["database"] == "db" && lost["container"] == "c"),
+        "{loss}"
+    );
     assert_eq!(writer(&server), "North Europe");
     let gone = endpoint(&server, "West US");
     assert_eq!(refusal_at(gone, "GET"), (403, Some(1008)), "reads go elsewhere");
@@ -126,9 +133,51 @@ fn a_region_that_is_stopped_answers_503_until_it_is_started() {
     assert!(until(|| count_at(asia) == 3));
     region(&server, &["stop", "Southeast Asia"]);
     assert_eq!(status_at(asia), 503);
+    let list = region(&server, &["list"]);
+    assert_eq!(list["regions"][2]["outage"], "unavailable", "{list}");
     region(&server, &["start", "Southeast Asia"]);
     assert_eq!(status_at(asia), 401);
     assert_eq!(count_at(asia), 3);
+}
+
+/// One thing about the link between two regions.
+fn of_link(answer: &Value, from: &str, to: &str, name: &str) -> Value {
+    let links = answer["links"].as_array().unwrap();
+    let link = links.iter().find(|link| link["from"] == from && link["to"] == to);
+    link.unwrap()[name].clone()
+}
+
+#[test]
+fn a_link_keeps_what_nobody_changes() {
+    let server = Server::start(&["--regions", "A,B"]);
+    region(
+        &server,
+        &["link", "A", "B", "--latency-ms", "80", "--bytes-per-second", "100000"],
+    );
+    let cut = region(&server, &["link", "A", "B", "--cut"]);
+    assert_eq!(of_link(&cut, "A", "B", "cut"), true);
+    assert_eq!(of_link(&cut, "A", "B", "latencyMs"), 80.0, "{cut}");
+    let resumed = region(&server, &["resume", "A", "B"]);
+    assert_eq!(of_link(&resumed, "A", "B", "cut"), false);
+    assert_eq!(of_link(&resumed, "A", "B", "bytesPerSecond"), 100_000, "{resumed}");
+    let reset = region(&server, &["link", "A", "B", "--reset", "--jitter-ms", "5"]);
+    assert_eq!(of_link(&reset, "A", "B", "latencyMs"), 0.0, "{reset}");
+    assert_eq!(of_link(&reset, "A", "B", "jitterMs"), 5.0, "{reset}");
+}
+
+#[test]
+fn the_order_of_failover_is_set() {
+    let server = Server::start(&["--regions", NAMES]);
+    let list = region(&server, &["priority", "West US", "Southeast Asia", "North Europe"]);
+    let names: Vec<&str> = list["regions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|region| region["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["West US", "Southeast Asia", "North Europe"]);
+    let refusal = fail(&["region", "priority", "North Europe", "--endpoint", server.endpoint()]);
+    assert!(refusal.contains("order of failover"), "{refusal}");
 }
 
 #[test]

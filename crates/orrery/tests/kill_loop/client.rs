@@ -19,6 +19,8 @@ const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGG
 pub struct Client {
     stream: BufReader<TcpStream>,
     key: hmac::Key,
+    /// The container that requests about items are about, in the database `db`.
+    pub container: String,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,78 @@ impl Client {
         Client {
             stream: BufReader::new(stream),
             key: hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(KEY).unwrap()),
+            container: "c".to_owned(),
         }
+    }
+
+    /// The same for another container than `c`.
+    pub fn connect_to(port: u16, container: &str) -> Client {
+        Client {
+            container: container.to_owned(),
+            ..Client::connect(port)
+        }
+    }
+
+    fn link(&self) -> String {
+        format!("dbs/db/colls/{}", self.container)
+    }
+
+    /// Asks for something beside the data: partitions, snapshots.
+    pub fn administer(&mut self, path: &str, body: &str) -> io::Result<Answer> {
+        let link = format!("_orrery/v1/{path}");
+        self.post(&format!("/{link}"), "", &link, None, body)
+    }
+
+    pub fn get(&mut self, path: &str, kind: &str, link: &str) -> io::Result<Answer> {
+        let verb = "GET";
+        self.send(&Target { verb, path, kind, link }, "", "")
+    }
+
+    pub fn remove(&mut self, kind: &str, link: &str) -> io::Result<Answer> {
+        let path = format!("/{link}");
+        let verb = "DELETE";
+        self.send(
+            &Target {
+                verb,
+                path: &path,
+                kind,
+                link,
+            },
+            "",
+            "",
+        )
+    }
+
+    /// A query over all partitions, in one page.
+    pub fn query(&mut self, sql: &str) -> io::Result<Answer> {
+        let link = self.link();
+        let target = Target {
+            verb: "POST",
+            path: &format!("/{link}/docs"),
+            kind: "docs",
+            link: &link,
+        };
+        let headers = "content-type: application/query+json\r\nx-ms-documentdb-isquery: True\r\n\
+                       x-ms-documentdb-query-enablecrosspartition: True\r\nx-ms-max-item-count: 10000\r\n";
+        let body = serde_json::json!({"query": sql, "parameters": []}).to_string();
+        self.send(&target, headers, &body)
+    }
+
+    /// Operations each with a key of its own, not bound to a physical partition.
+    pub fn bulk(&mut self, operations: &str) -> io::Result<Answer> {
+        let link = self.link();
+        let target = Target {
+            verb: "POST",
+            path: &format!("/{link}/docs"),
+            kind: "docs",
+            link: &link,
+        };
+        let mut headers = key_header(Some("any"));
+        headers.push_str(
+            "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: False\r\n\
+             x-ms-cosmos-batch-continue-on-error: True\r\n",
+        );
+        self.send(&target, &headers, operations)
     }
 
     pub fn post(&mut self, path: &str, kind: &str, link: &str, key: Option<&str>, body: &str) -> io::Result<Answer> {
@@ -67,16 +140,18 @@ impl Client {
     }
 
     pub fn create(&mut self, key: &str, body: &str) -> io::Result<Answer> {
-        self.post("/dbs/db/colls/c/docs", "docs", "dbs/db/colls/c", Some(key), body)
+        let link = self.link();
+        self.post(&format!("/{link}/docs"), "docs", &link, Some(key), body)
     }
 
     /// All operations or none.
     pub fn batch(&mut self, key: &str, operations: &str) -> io::Result<Answer> {
+        let link = self.link();
         let target = Target {
             verb: "POST",
-            path: "/dbs/db/colls/c/docs",
+            path: &format!("/{link}/docs"),
             kind: "docs",
-            link: "dbs/db/colls/c",
+            link: &link,
         };
         let mut headers = key_header(Some(key));
         headers.push_str("x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\n");
@@ -93,7 +168,7 @@ impl Client {
 
     /// The same with headers of the caller's choice.
     pub fn read_with(&mut self, key: &str, id: &str, headers: &str) -> io::Result<Answer> {
-        let link = format!("dbs/db/colls/c/docs/{id}");
+        let link = format!("{}/docs/{id}", self.link());
         let target = Target {
             verb: "GET",
             path: &format!("/{link}"),
@@ -121,7 +196,7 @@ impl Client {
     }
 
     fn on_item(&mut self, verb: &str, key: &str, id: &str, body: &str) -> io::Result<Answer> {
-        let link = format!("dbs/db/colls/c/docs/{id}");
+        let link = format!("{}/docs/{id}", self.link());
         let path = format!("/{link}");
         self.send(
             &Target {
@@ -137,11 +212,12 @@ impl Client {
 
     /// A page of all changes after a token.
     pub fn changes(&mut self, token: &str) -> io::Result<Answer> {
+        let link = self.link();
         let target = Target {
             verb: "GET",
-            path: "/dbs/db/colls/c/docs",
+            path: &format!("/{link}/docs"),
             kind: "docs",
-            link: "dbs/db/colls/c",
+            link: &link,
         };
         let headers = format!(
             "a-im: Full-Fidelity Feed\r\nx-ms-cosmos-changefeed-wire-format-version: 2021-09-15\r\n\
@@ -151,11 +227,12 @@ impl Client {
     }
 
     fn page(&mut self, continuation: Option<&str>) -> io::Result<Answer> {
+        let link = self.link();
         let target = Target {
             verb: "GET",
-            path: "/dbs/db/colls/c/docs",
+            path: &format!("/{link}/docs"),
             kind: "docs",
-            link: "dbs/db/colls/c",
+            link: &link,
         };
         let continuation = continuation
             .map(|token| format!("x-ms-continuation: {token}\r\n"))

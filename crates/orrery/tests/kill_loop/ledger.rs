@@ -3,11 +3,23 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use crate::Dice;
 use crate::client::{Answer, Client};
+
+/// A small generator: one seed gives one run's choices, though not its timing.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
 
 /// One writer writes items of one partition key; nobody else does.
 pub struct Ledger {
+    pub container: String,
     key: String,
     dice: Dice,
     /// Rises with every request, so that every version differs.
@@ -15,6 +27,15 @@ pub struct Ledger {
     acknowledged: BTreeMap<String, u64>,
     /// The request that was under way when the server died.
     unknown: Option<Vec<Write>>,
+}
+
+/// What a writer was told of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Done,
+    /// Nothing was done: another region takes writes.
+    Elsewhere,
+    Nothing,
 }
 
 /// A version of an item, or `None` when it is deleted.
@@ -27,6 +48,7 @@ struct Write {
 impl Ledger {
     pub fn new(writer: usize) -> Ledger {
         Ledger {
+            container: "c".to_owned(),
             key: format!("key-{writer}"),
             dice: Dice(0x9E37_79B9 + writer as u64),
             n: 0,
@@ -37,7 +59,17 @@ impl Ledger {
 
     /// Sends one request and notes what came of it. `false` when the server is gone.
     pub fn write_once(&mut self, client: &mut Client) -> bool {
+        match self.try_once(client) {
+            Told::Done => true,
+            Told::Elsewhere => panic!("{}: another region takes writes", self.key),
+            Told::Nothing => false,
+        }
+    }
+
+    /// The same where writes may have moved to another region.
+    pub fn try_once(&mut self, client: &mut Client) -> Told {
         self.n += 1;
+        client.container.clone_from(&self.container);
         let (writes, answer, expected) = match self.dice.roll(10) {
             0..4 => self.create(client),
             4..6 => self.batch(client),
@@ -47,17 +79,18 @@ impl Ledger {
         match answer {
             Ok(answer) if answer.status == expected => {
                 apply(&mut self.acknowledged, &writes);
-                true
+                Told::Done
             }
             // The outcome is not known, and the server says so.
             Ok(answer) if answer.status == 408 => {
                 self.unknown = Some(writes);
-                false
+                Told::Nothing
             }
+            Ok(answer) if answer.status == 403 => Told::Elsewhere,
             Ok(answer) => panic!("{writes:?}: {answer:?}"),
             Err(_) => {
                 self.unknown = Some(writes);
-                false
+                Told::Nothing
             }
         }
     }

@@ -18,22 +18,10 @@ use std::time::Duration;
 
 use client::Client;
 use feed::Follower;
-use ledger::Ledger;
+use ledger::{Dice, Ledger};
 use server::Server;
 
 const WRITERS: usize = 8;
-
-/// A small generator: one seed gives one run's choices, though not its timing.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed() {

@@ -1,0 +1,226 @@
+//! What nodes ask each other besides passing requests on: whether one has caught up with the catalogue, and where the logs
+//! that it owns stand.
+//!
+//! | | Bytes |
+//! |---|---|
+//! | question | version `01`, kind (1): `01` has it caught up, with an LSN of the system log (8); `02` where logs stand, whether to prove ownership by a write (1), then logs (8 each) |
+//! | answer | to `01` the LSN of the system log up to which it has (8); to `02` an LSN per log (8 each), or nothing when one is not its own |
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use orrery_model::{LogId, Lsn};
+use orrery_node::cluster::Reach;
+use orrery_storage::nats::calls::{Answerer, Caller};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::station::{Place, Station};
+
+const VERSION: u8 = 1;
+const CAUGHT_UP: u8 = 1;
+const HEADS: u8 = 2;
+/// How long a node that lags tries to catch up before it says how far it is.
+const CATCHING_UP: Duration = Duration::from_secs(1);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How soon to ask again.
+const ASK_AGAIN: Duration = Duration::from_millis(25);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Question {
+    CaughtUp(Lsn),
+    Heads { proven: bool, logs: BTreeSet<LogId> },
+}
+
+impl Question {
+    fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u8(VERSION);
+        match self {
+            Question::CaughtUp(lsn) => {
+                bytes.put_u8(CAUGHT_UP);
+                bytes.put_u64(lsn.0);
+            }
+            Question::Heads { proven, logs } => {
+                bytes.put_u8(HEADS);
+                bytes.put_u8(u8::from(*proven));
+                logs.iter().for_each(|log| bytes.put_u64(log.0));
+            }
+        }
+        bytes.freeze()
+    }
+
+    /// `None` when it is not understood.
+    fn decode(mut bytes: Bytes) -> Option<Question> {
+        if bytes.try_get_u8().ok()? != VERSION {
+            return None;
+        }
+        match bytes.try_get_u8().ok()? {
+            CAUGHT_UP => (bytes.len() == 8).then(|| Question::CaughtUp(Lsn(bytes.get_u64()))),
+            HEADS => {
+                let proven = bytes.try_get_u8().ok()? == 1;
+                let logs = numbers(bytes)?.into_iter().map(LogId).collect();
+                Some(Question::Heads { proven, logs })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn numbers(mut bytes: Bytes) -> Option<Vec<u64>> {
+    let n = bytes.len() / 8;
+    (bytes.len() == n * 8).then(|| (0..n).map(|_| bytes.get_u64()).collect())
+}
+
+/// Asks the nodes of a cluster.
+#[derive(Clone, Debug)]
+pub struct Questions {
+    caller: Arc<Caller>,
+    /// What comes before a node's name in the subject it listens to.
+    subjects: String,
+}
+
+impl Questions {
+    pub fn new(caller: Arc<Caller>, subjects: String) -> Questions {
+        Questions { caller, subjects }
+    }
+
+    async fn ask(&self, node: &str, question: &Question) -> Option<Vec<u64>> {
+        let subject = format!("{}.{node}", self.subjects);
+        let answer = self.caller.ask(&subject, question.encode(), PATIENCE).await;
+        numbers(answer.ok()?)
+    }
+
+    /// Waits until every node that must know of it has caught up with the catalogue at `lsn`, or is a member no more. `false`
+    /// when that takes longer than `patience`.
+    pub async fn all_caught_up(&self, station: &Station, lsn: Lsn, patience: Duration) -> bool {
+        let members = station.routes().confirming.clone();
+        let others = members.iter().filter(|member| *member != station.me());
+        let catching_up = others.map(|member| self.caught_up(station, member, lsn));
+        tokio::time::timeout(patience, futures::future::join_all(catching_up))
+            .await
+            .is_ok()
+    }
+
+    async fn caught_up(&self, station: &Station, member: &str, lsn: Lsn) {
+        while station.routes().confirming.contains(member) {
+            let answer = self.ask(member, &Question::CaughtUp(lsn)).await;
+            if answer.is_some_and(|reached| reached.first() >= Some(&lsn.0)) {
+                return;
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// Where logs stand with whoever owns them, all of it learned after this was called. `None` when somebody could not say.
+    pub async fn heads(&self, station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Option<Vec<(LogId, Lsn)>> {
+        let routes = station.routes();
+        let mut by_owner: std::collections::BTreeMap<Option<String>, BTreeSet<LogId>> = Default::default();
+        for log in logs {
+            let owner = match station.place_of_log(&routes, *log) {
+                Place::Here => None,
+                Place::There(owner) => Some(owner),
+                Place::Scattered | Place::Nowhere => return None,
+            };
+            by_owner.entry(owner).or_default().insert(*log);
+        }
+        let asked = by_owner.into_iter().map(|(owner, logs)| async move {
+            match owner {
+                None => own_heads(station, &logs, proven).await,
+                Some(owner) => {
+                    let logs_asked = logs.clone();
+                    let question = Question::Heads {
+                        proven,
+                        logs: logs_asked,
+                    };
+                    let heads = self.ask(&owner, &question).await?;
+                    (heads.len() == logs.len()).then(|| logs.into_iter().zip(heads.into_iter().map(Lsn)).collect())
+                }
+            }
+        });
+        let answers: Option<Vec<Vec<(LogId, Lsn)>>> = futures::future::join_all(asked).await.into_iter().collect();
+        Some(answers?.concat())
+    }
+}
+
+/// Where logs stand that this node owns. It did so before it looked, so it had everything, and after: nobody had written them
+/// by then.
+async fn own_heads(station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Option<Vec<(LogId, Lsn)>> {
+    let reach = Reach::Logs {
+        logs: logs.clone(),
+        reads: true,
+    };
+    if station.place(&reach) != Place::Here {
+        return None;
+    }
+    let heads = station.node.heads(logs)?;
+    if proven && !station.node.proves_logs(logs).await {
+        return None;
+    }
+    (station.place(&reach) == Place::Here).then_some(heads)
+}
+
+/// Answers what other nodes ask, until it is told to stop.
+pub async fn answer_all(mut answerer: Answerer, station: Arc<Station>, stop: CancellationToken) {
+    let tasks = TaskTracker::new();
+    loop {
+        let call = tokio::select! {
+            // Both are safe to drop: a question that was not taken is asked again.
+            call = answerer.next() => call,
+            () = stop.cancelled() => None,
+        };
+        let Some(call) = call else { break };
+        let station = Arc::clone(&station);
+        tasks.spawn(async move {
+            let answer = answer(&station, Question::decode(call.request.clone())).await;
+            call.answer(answer).await;
+        });
+    }
+    tasks.close();
+    tasks.wait().await;
+    answerer.flush().await;
+}
+
+async fn answer(station: &Station, question: Option<Question>) -> Bytes {
+    let mut bytes = BytesMut::new();
+    match question {
+        None => {}
+        Some(Question::CaughtUp(lsn)) => {
+            // Then it says how far it is.
+            let _ = tokio::time::timeout(CATCHING_UP, station.node.carries_out(lsn)).await;
+            bytes.put_u64(station.node.carried_out().0);
+        }
+        Some(Question::Heads { proven, logs }) => {
+            let heads = own_heads(station, &logs, proven).await.unwrap_or_default();
+            heads.iter().for_each(|(_, lsn)| bytes.put_u64(lsn.0));
+        }
+    }
+    bytes.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_as_it_was_written_and_anything_else_is_none() {
+        let logs = BTreeSet::from([LogId(3), LogId(9)]);
+        for question in [
+            Question::CaughtUp(Lsn(77)),
+            Question::Heads { proven: true, logs },
+            Question::Heads {
+                proven: false,
+                logs: BTreeSet::new(),
+            },
+        ] {
+            let bytes = question.encode();
+            assert_eq!(Question::decode(bytes.clone()), Some(question));
+            assert_eq!(Question::decode(bytes.slice(..bytes.len() - 1)), None);
+        }
+        assert_eq!(Question::decode(Bytes::from_static(&[2, 1])), None);
+        assert_eq!(Question::decode(Bytes::from_static(&[1, 9])), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Several regions of one account, each a cluster on a JetStream domain of its own, joined by leaf nodes.
+//!
+//! One region takes writes; the streams of the others are mirrors of its streams. [`records`] is what regions tell each other,
+//! [`far`] reads it where they keep it, [`geography`] is what a node knows of it all. [`steward`] keeps a region in step,
+//! [`command`] changes which region does what, [`keep`] saves what a region had alone, [`office`] is what they work with,
+//! [`handler`] is what clients meet, [`init`] makes a region and [`opening`] lets a node find its place in it. ADR 010.
+
+mod command;
+mod far;
+mod geography;
+mod handler;
+pub mod init;
+mod keep;
+mod office;
+mod opening;
+pub mod records;
+mod steward;
+
+pub use geography::{Geography, Mode};
+pub use opening::{Beginning, Joining, find};

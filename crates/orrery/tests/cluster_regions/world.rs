@@ -1,0 +1,158 @@
+//! Regions as processes: servers in a domain each, joined by links, and a node in each.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use orrery_nats_server::{Regions, Settings, Site};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::load::eventually;
+
+pub const NAMES: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
+const DOMAINS: [&str; 3] = ["westus", "northeurope", "southeastasia"];
+
+/// The binary without any setting from outside.
+fn orrery(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ORRERY_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// The servers of all regions, and a directory for each node.
+pub struct World {
+    pub regions: Regions,
+    dirs: TempDir,
+}
+
+impl World {
+    /// So many regions of one server each, made ready for nodes.
+    pub fn new(n_regions: usize) -> World {
+        let world = World {
+            regions: Regions::start(&DOMAINS[..n_regions], 1, &Settings::default()).unwrap(),
+            dirs: tempfile::tempdir().unwrap(),
+        };
+        for idx in 0..n_regions {
+            // The link between two regions comes up a moment after their servers.
+            let made = eventually(|| world.init(idx, n_regions, &[]).status.success());
+            assert!(made, "{:?}", world.init(idx, n_regions, &[]));
+        }
+        world
+    }
+
+    pub fn init(&self, idx: usize, n_regions: usize, extra: &[&str]) -> Output {
+        let names = NAMES[..n_regions].join(",");
+        let mut command = orrery(&["cluster", "init", "--account-regions", &names]);
+        command.args(self.flags(idx)).args(extra).output().unwrap()
+    }
+
+    pub fn site(&mut self, idx: usize) -> &mut Site {
+        &mut self.regions.sites[idx]
+    }
+
+    fn flags(&self, idx: usize) -> Vec<String> {
+        let servers = &self.regions.sites[idx].servers;
+        let monitors: Vec<String> = servers.servers.iter().map(|server| server.monitor_url()).collect();
+        let flags = [
+            ["--nats", &servers.urls().join(",")],
+            ["--monitor", &monitors.join(",")],
+            ["--replicas", "1"],
+            ["--region", NAMES[idx]],
+        ];
+        flags.into_iter().flatten().map(str::to_owned).collect()
+    }
+
+    /// A node in each of two regions, once each knows where the other is.
+    pub fn both(&self) -> [Node; 2] {
+        let nodes = [self.node(0), self.node(1)];
+        for (node, other) in [(0, 1), (1, 0)] {
+            let is_known = || {
+                let account = nodes[node].client().get("/", "", "").unwrap().json();
+                let endpoint = account["readableLocations"][other]["databaseAccountEndpoint"].to_string();
+                endpoint.contains(&nodes[other].port.to_string())
+            };
+            assert!(eventually(is_known), "every region says where the other is");
+        }
+        nodes
+    }
+
+    /// Starts a node of a region and waits until it is ready.
+    pub fn node(&self, idx: usize) -> Node {
+        let dir = self.dirs.path().join(DOMAINS[idx]);
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut command = orrery(&["node", "--port", "0", "--partitions", "2"]);
+        let child = command
+            .args(["--lease-renew-ms", "500", "--lease-expiry-ms", "2000"])
+            .args(self.flags(idx))
+            .current_dir(&dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Node::ready(child)
+    }
+}
+
+/// A node that serves; killed when it is let go of.
+pub struct Node {
+    child: Child,
+    pub port: u16,
+}
+
+impl Node {
+    fn ready(mut child: Child) -> Node {
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let ready: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("not a ready line: {error}: {line:?}"));
+        let endpoint = ready["accounts"][0]["endpoint"].as_str().unwrap();
+        let port = endpoint.trim_end_matches('/').rsplit(':').next().unwrap();
+        Node {
+            port: port.parse().unwrap(),
+            child,
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    /// Runs `orrery region` against this node.
+    pub fn region(&self, arguments: &[&str]) -> Output {
+        let endpoint = format!("http://localhost:{}", self.port);
+        let all = [&["region"], arguments, &["--json", "--endpoint", &endpoint]].concat();
+        orrery(&all).output().unwrap()
+    }
+
+    /// The same; what it answered.
+    pub fn answer(&self, arguments: &[&str]) -> Value {
+        let output = self.region(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The region that takes writes, and the state of every one.
+    pub fn roles(&self) -> (String, Vec<(String, String)>) {
+        let list = self.answer(&["list"]);
+        let text = |region: &Value, field: &str| region[field].as_str().unwrap().to_owned();
+        let regions = list["regions"].as_array().unwrap();
+        let writer = regions.iter().find(|region| region["role"] == "write").unwrap();
+        let states = regions
+            .iter()
+            .map(|region| (text(region, "name"), text(region, "state")));
+        (text(writer, "name"), states.collect())
+    }
+}
+
+impl Drop for Node {
+    /// `kill -9`.
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
