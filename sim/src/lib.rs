@@ -1,6 +1,6 @@
 //! The database under a clock, a disk and a scheduler that a seed decides.
 //!
-//! Three simulations, all on one thread, so that one seed is one run (but see [`regions`]):
+//! Three simulations, all on one thread, so that one seed is one run:
 //! - [`cores`]: the rules of partitions over the embedded store on a simulated disk, which loses power, fails to sync and
 //!   fills up;
 //! - [`nodes`]: a whole node over storage in memory, which is cut off in the middle of writes, splits and merges;

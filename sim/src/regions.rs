@@ -3,13 +3,13 @@
 //! Clients read in any region and write where writes are taken, several at a time; links slow down, pause and break, the write
 //! region changes, regions are taken offline and come back, and with every second seed partitions are split and merged.
 //! Everything is recorded, and [`checks`] says afterwards whether the promises of the account's consistency level held. One
-//! thread and one seed: one run, except where partitions are copied, which happens on threads of their own.
+//! thread and one seed: one run.
 
 pub mod checks;
 mod client;
 pub mod history;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ use orrery_model::etag::Precondition;
 use orrery_model::{LogId, Lsn, Position, Timestamp};
 use orrery_node::admin::PartitionInfo;
 use orrery_node::api::{Consistency, ItemSelector, ItemVerb, Options, Outcome};
+use orrery_node::geo::bounds::{Bounds, Staleness};
 use orrery_node::geo::fleet::{self, Fleet, InMemory, RegionParts};
 use orrery_node::geo::link::LinkSettings;
-use orrery_node::geo::progress::Bounds;
+use orrery_node::geo::topology::RegionState;
 use orrery_node::{ManualClock, Node, Reply};
 use orrery_storage::MemoryStore;
 use tokio::time::{Instant, sleep, timeout};
@@ -33,9 +34,10 @@ use history::{History, Item, Loss, Standing, Tick};
 const NAMES: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
 const N_CLIENTS: usize = 4;
 const ITEMS: [Item; 4] = [("k", "a"), ("k", "b"), ("l", "a"), ("m", "a")];
+/// Both of them are reached by links that break for a while.
 const BOUNDS: Bounds = Bounds {
     transactions: 5,
-    age: Duration::from_secs(300),
+    age: Duration::from_secs(2),
 };
 /// Longer than anything a region waits for.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -102,6 +104,8 @@ struct Recorded {
     tick: Tick,
     /// The last value given to a write.
     value: u64,
+    /// Regions that were on their way back when somebody last looked.
+    coming: BTreeSet<&'static str>,
 }
 
 struct World {
@@ -118,14 +122,14 @@ impl World {
             store: MemoryStore::new(),
             clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
         });
-        let fleet = Fleet::start(
-            settings(level, NAMES.map(str::to_owned).into()),
-            BOUNDS,
-            parts.into(),
-            Arc::new(InMemory::default()),
-        )
-        .await
-        .expect("the account starts");
+        let mut settings = settings(level, NAMES.map(str::to_owned).into());
+        settings.account.staleness = Staleness {
+            chosen: Some(BOUNDS),
+            may_be_tight: true,
+        };
+        let fleet = Fleet::start(settings, parts.into(), Arc::new(InMemory::default()))
+            .await
+            .expect("the account starts");
         let world = Arc::new(World {
             fleet,
             level,
@@ -151,8 +155,12 @@ impl World {
         recorded.tick
     }
 
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
     fn note(&self, line: String) {
-        let at = self.started.elapsed().as_millis();
+        let at = self.now_ms();
         self.recorded().trace.push(format!("{at} ms: {line}"));
     }
 
@@ -189,6 +197,7 @@ impl World {
     fn observe(&self, acknowledged: Option<(Item, Lsn)>) {
         let at = self.tick();
         let online = self.online();
+        self.note_returns(at);
         for region in NAMES {
             let serving = acknowledged.and_then(|(item, _)| self.partition_of(region, item.0));
             for (log, position) in logs(&self.node(region)) {
@@ -198,13 +207,28 @@ impl World {
                     region,
                     log,
                     position,
-                    now_ms: self.started.elapsed().as_millis() as u64,
+                    now_ms: self.now_ms(),
                     serves: online.contains(&region),
                     acknowledged: acknowledged.filter(|_| is_asked).map(|(_, lsn)| lsn),
                 };
                 self.recorded().history.standings.push(standing);
             }
         }
+    }
+
+    /// A region that is on its way back, or was when somebody last looked, may have begun anew.
+    fn note_returns(&self, at: Tick) {
+        let topology = self.fleet.topology();
+        let is_coming = |name: &&str| {
+            topology
+                .named(name)
+                .is_ok_and(|region| region.state == RegionState::Seeding)
+        };
+        let coming: BTreeSet<&'static str> = NAMES.into_iter().filter(|name| is_coming(name)).collect();
+        let mut recorded = self.recorded();
+        let before = std::mem::replace(&mut recorded.coming, coming.clone());
+        let begun = before.union(&coming).map(|region| (at, *region));
+        recorded.history.returns.extend(begun);
     }
 
     /// Splits and merges partitions wherever writes are taken.

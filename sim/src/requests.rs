@@ -12,7 +12,8 @@ use orrery_node::api::{
     Consistency, ContainerRef, ItemBody, ItemOperation, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
     Principal, ResourceKind, Selector,
 };
-use orrery_node::{Node, NodeSettings, Request};
+use orrery_node::geo::bounds::Staleness;
+use orrery_node::{ConflictLimits, Node, NodeSettings, Request};
 
 /// A node whose secrets are no secrets.
 pub fn settings(consistency: Consistency, regions: Vec<String>) -> NodeSettings {
@@ -20,6 +21,7 @@ pub fn settings(consistency: Consistency, regions: Vec<String>) -> NodeSettings 
         account: Account {
             id: "sim".into(),
             consistency,
+            staleness: Staleness::default(),
             regions,
         },
         primary_key: Secret(vec![1; 64]),
@@ -29,6 +31,8 @@ pub fn settings(consistency: Consistency, regions: Vec<String>) -> NodeSettings 
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_secs(3600),
         query_time_max: Duration::from_secs(30),
+        conflicts: ConflictLimits::default(),
+        feed_entries_max: NodeSettings::FEED_ENTRIES_MAX,
     }
 }
 
@@ -57,6 +61,32 @@ pub async fn create_container(node: &Arc<Node>) {
         let operation = Operation::Metadata(MetadataOperation { kind, path, verb });
         let created = node.execute(request(operation, Options::default())).await;
         created.expect("nothing is wrong yet");
+    }
+}
+
+/// A function of the container, whose text is a number: something of the catalogue that can be written and read.
+pub fn script_operation(verb: MetadataVerb) -> Operation {
+    Operation::Metadata(MetadataOperation {
+        kind: ResourceKind::UserDefinedFunction,
+        path: vec![named("db"), named("c")],
+        verb,
+    })
+}
+
+pub fn write_script(value: u64) -> MetadataVerb {
+    let text = format!(r#"{{"id":"f","body":"{value}"}}"#);
+    MetadataVerb::Create {
+        body: json::parse_value(text.as_bytes()).expect("the body is JSON"),
+        upsert: true,
+        throughput: None,
+        precondition: Precondition::None,
+    }
+}
+
+pub fn read_script() -> MetadataVerb {
+    MetadataVerb::Read {
+        target: named("f"),
+        precondition: Precondition::None,
     }
 }
 

@@ -22,7 +22,7 @@ fn check(name: &str, n_seeds: u64, run: fn(u64) -> Trace, events: &[&str]) {
 }
 
 /// The simulation itself is tested: one seed is one run.
-fn check_determinism(run: fn(u64) -> Trace, seeds: [u64; 2]) {
+fn check_determinism(run: fn(u64) -> Trace, seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
         let (first, second) = (run(seed), run(seed));
         for (line, (one, other)) in first.lines.iter().zip(&second.lines).enumerate() {
@@ -67,6 +67,9 @@ fn regions_keep_the_promises_of_every_consistency_level() {
         "Refused(403, 3)",
         "Refused(429, 3075)",
         "Refused(404, 1002)",
+        "Refused(503",
+        "catalogue Write",
+        "catalogue Read",
         "Unknown",
     ];
     let trouble = [
@@ -87,10 +90,10 @@ fn regions_keep_the_promises_of_every_consistency_level() {
 }
 
 /// Found among thousands, too rare for the first two hundred to meet again: a region that took over while the one before it had
-/// replaced a log twice, and one that took over from a copy without a beginning.
+/// replaced a log twice, one that took over from a copy without a beginning, and one where strong writes counted on nobody.
 #[test]
 fn regions_keep_their_promises_in_runs_that_once_broke_them() {
-    for seed in [1313, 2807] {
+    for seed in [1313, 2807, 6480] {
         println!("regions, seed {seed}");
         regions::run(seed);
     }
@@ -98,8 +101,9 @@ fn regions_keep_their_promises_in_runs_that_once_broke_them() {
 
 #[test]
 fn one_seed_of_the_regions_is_one_run() {
-    // Two in which no partition is copied: that happens on threads of their own, whose order is nobody's to decide.
-    check_determinism(regions::run, [6, 1 << 40]);
+    // Every level four times, two of them with splits and merges, and those that once broke a promise.
+    let special = [1 << 40, 1313, 2807, 6480];
+    check_determinism(regions::run, (0..20).chain(special));
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod session;
 mod writes;
 
 use orrery_node::api::Consistency;
-use orrery_node::geo::progress::Bounds;
+use orrery_node::geo::bounds::Bounds;
 
 use super::history::History;
 
@@ -26,8 +26,14 @@ pub fn check(history: &History, level: Consistency, bounds: Bounds) -> Result<()
     prefix::batches_are_seen_whole(history)?;
     convergence::regions_end_equal(history)?;
     match level {
-        Consistency::Strong => register::items_are_linearizable(history),
-        Consistency::BoundedStaleness => bounds::lag_stays_within(history, bounds),
+        Consistency::Strong => {
+            register::items_are_linearizable(&history.calls)?;
+            register::items_are_linearizable(&history.catalogue)
+        }
+        Consistency::BoundedStaleness => {
+            bounds::lag_stays_within(history, bounds)?;
+            bounds::reads_lack_nothing_old(history, bounds)
+        }
         Consistency::Session => session::sessions_move_forward(history),
         Consistency::ConsistentPrefix | Consistency::Eventual => Ok(()),
     }
@@ -42,7 +48,7 @@ mod example {
 
     pub const ITEM: Item = ("k", "i");
 
-    /// A call that runs from one tick to another.
+    /// A call that runs from one tick to another, each of them a millisecond.
     pub fn call(client: usize, ticks: (u64, u64), action: Action, answer: Answer) -> Call {
         Call {
             client,
@@ -51,6 +57,8 @@ mod example {
             action,
             invoked: ticks.0,
             completed: ticks.1,
+            asked_ms: ticks.0,
+            answered_ms: ticks.1,
             token: None,
             answer,
         }

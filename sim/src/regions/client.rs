@@ -14,9 +14,14 @@ use tokio::time::{sleep, timeout};
 use super::history::{Action, Answer, Call, Item, PairRead, Tick};
 use super::{ITEMS, PATIENCE, World};
 use crate::dice::Dice;
-use crate::requests::{body, container, item_operation, partition_key, request, text, value_of};
+use crate::requests::{
+    body, container, item_operation, partition_key, read_script, request, script_operation, text, value_of,
+    write_script,
+};
 
 const N_CALLS: usize = 30;
+/// Something that the catalogue holds.
+const SCRIPT: Item = ("catalogue", "f");
 /// Written and read together only.
 const PAIR: [&str; 2] = ["x", "y"];
 
@@ -44,6 +49,10 @@ impl Client {
     pub async fn run(mut self) {
         for _ in 0..N_CALLS {
             sleep(Duration::from_millis(self.dice.roll(400))).await;
+            if self.world.level == Consistency::Strong && self.dice.percent(20) {
+                self.use_catalogue().await;
+                continue;
+            }
             let item = self.dice.pick(&ITEMS);
             match self.dice.roll(12) {
                 0..5 => self.read(item).await,
@@ -75,12 +84,17 @@ impl Client {
         .ok()
     }
 
+    /// When a call begins: its place among all others, and the time.
+    fn begin(&self) -> (Tick, u64) {
+        (self.world.tick(), self.world.now_ms())
+    }
+
     async fn read(&mut self, item: Item) {
         let region = self.dice.pick(&self.world.online());
         let verb = ItemVerb::Read {
             item: ItemSelector::Id(item.1.to_owned()),
         };
-        let (invoked, sent) = (self.world.tick(), self.options().session);
+        let (invoked, sent) = (self.begin(), self.options().session);
         let answered = self
             .execute(region, item_operation(item.0, verb, Precondition::None))
             .await;
@@ -145,7 +159,7 @@ impl Client {
                 )
             }
         };
-        let invoked = self.world.tick();
+        let invoked = self.begin();
         let answered = self.execute(region, item_operation(item.0, verb, precondition)).await;
         let answer = match answered {
             None => Answer::Unknown,
@@ -186,10 +200,11 @@ impl Client {
         region: &'static str,
         item: Item,
         action: Action,
-        (invoked, token): (Tick, Option<(i64, Lsn)>),
+        ((invoked, asked_ms), token): ((Tick, u64), Option<(i64, Lsn)>),
         answer: Answer,
     ) {
         let completed = self.world.tick();
+        let answered_ms = self.world.now_ms();
         self.world.note(format!(
             "client {} in {region}: {item:?} {action:?} {answer:?}",
             self.number
@@ -201,7 +216,62 @@ impl Client {
             action,
             invoked,
             completed,
+            asked_ms,
+            answered_ms,
             token,
+            answer,
+        });
+    }
+
+    /// Writes or reads something that the catalogue holds.
+    async fn use_catalogue(&mut self) {
+        let is_write = self.dice.percent(40);
+        let (region, action, verb) = match is_write {
+            true => {
+                let value = self.next_value();
+                let action = Action::Write { value, expected: None };
+                (self.world.writer(), action, write_script(value))
+            }
+            false => (self.dice.pick(&self.world.online()), Action::Read, read_script()),
+        };
+        let (invoked, asked_ms) = self.begin();
+        let answer = match self.execute(region, script_operation(verb)).await {
+            None => Answer::Unknown,
+            Some(Ok(Reply {
+                outcome: Outcome::Found(resource),
+                ..
+            })) if !is_write => {
+                let value = text(&resource.body, "body").parse().expect("the script is a number");
+                Answer::Read {
+                    found: Some((value, Lsn::ZERO)),
+                    at: (0, Lsn::ZERO),
+                }
+            }
+            Some(Ok(_)) => Answer::Written {
+                lsn: Lsn::ZERO,
+                version: 0,
+            },
+            Some(Err(failure)) if !is_write && failure.error.status().code == 404 => Answer::Read {
+                found: None,
+                at: (0, Lsn::ZERO),
+            },
+            Some(Err(failure)) => refusal(&failure),
+        };
+        let completed = self.world.tick();
+        self.world.note(format!(
+            "client {} in {region}: catalogue {action:?} {answer:?}",
+            self.number
+        ));
+        self.world.recorded().history.catalogue.push(Call {
+            client: self.number,
+            region,
+            item: SCRIPT,
+            action,
+            invoked,
+            completed,
+            asked_ms,
+            answered_ms: self.world.now_ms(),
+            token: None,
             answer,
         });
     }

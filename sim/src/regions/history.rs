@@ -12,6 +12,8 @@ pub type Item = (&'static str, &'static str);
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub calls: Vec<Call>,
+    /// About something that the catalogue holds. LSNs in it are not told.
+    pub catalogue: Vec<Call>,
     pub pairs: Vec<PairRead>,
     pub standings: Vec<Standing>,
     pub losses: Vec<Loss>,
@@ -30,6 +32,9 @@ pub struct Call {
     pub action: Action,
     pub invoked: Tick,
     pub completed: Tick,
+    /// The same by the simulated clock, in milliseconds.
+    pub asked_ms: u64,
+    pub answered_ms: u64,
     /// What the client had seen of the partition and told the region.
     pub token: Option<(i64, Lsn)>,
     pub answer: Answer,
@@ -112,9 +117,14 @@ impl History {
     }
 
     pub fn items(&self) -> Vec<Item> {
-        let mut items: Vec<Item> = self.calls.iter().map(|call| call.item).collect();
-        items.sort_unstable();
-        items.dedup();
-        items
+        items_of(&self.calls)
     }
+}
+
+/// What calls are about, each once.
+pub fn items_of(calls: &[Call]) -> Vec<Item> {
+    let mut items: Vec<Item> = calls.iter().map(|call| call.item).collect();
+    items.sort_unstable();
+    items.dedup();
+    items
 }

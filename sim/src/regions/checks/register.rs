@@ -5,15 +5,15 @@
 
 use std::collections::HashSet;
 
-use super::super::history::{Action, Answer, Call, History, Item};
+use super::super::history::{Action, Answer, Call, Item, items_of};
 use super::Broken;
 
 /// Steps after which a search is given up; a history that needs more is too concurrent to judge.
 const STEPS_MAX: usize = 2_000_000;
 
-pub fn items_are_linearizable(history: &History) -> Result<(), Broken> {
-    for item in history.items() {
-        let operations = operations(history, item);
+pub fn items_are_linearizable(calls: &[Call]) -> Result<(), Broken> {
+    for item in items_of(calls) {
+        let operations = operations(calls, item);
         match search(&operations) {
             Verdict::Linearizable => {}
             Verdict::Not => return Err(format!("{item:?} is not linearizable: {operations:?}")),
@@ -44,7 +44,7 @@ enum Verdict {
     Undecided,
 }
 
-fn operations(history: &History, item: Item) -> Vec<Operation> {
+fn operations(calls: &[Call], item: Item) -> Vec<Operation> {
     let of = |call: &Call| {
         let (effect, ended) = match (call.action, call.answer) {
             (Action::Read, Answer::Read { found, .. }) => {
@@ -62,12 +62,8 @@ fn operations(history: &History, item: Item) -> Vec<Operation> {
             effect,
         })
     };
-    let mut all: Vec<Operation> = history
-        .calls
-        .iter()
-        .filter(|call| call.item == item)
-        .filter_map(of)
-        .collect();
+    let of_item = calls.iter().filter(|call| call.item == item);
+    let mut all: Vec<Operation> = of_item.filter_map(of).collect();
     all.sort_unstable_by_key(|operation| operation.began);
     all
 }
@@ -131,10 +127,7 @@ mod tests {
     use super::*;
 
     fn judge(calls: Vec<Call>) -> Result<(), Broken> {
-        items_are_linearizable(&History {
-            calls,
-            ..History::default()
-        })
+        items_are_linearizable(&calls)
     }
 
     #[test]
