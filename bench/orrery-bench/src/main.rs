@@ -24,6 +24,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum as _};
 
 use rows::{Group, Settings};
 
+/// The server's own, so that clients, limits and roles that run here are as they would be there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(name = "orrery-bench", about = "Measures OrreryDB against what the machine could do")]
 struct Cli {

@@ -30,8 +30,17 @@ pub struct Server {
 impl Server {
     /// `orrery emulator` with these arguments on any free port.
     pub fn orrery(arguments: &[&str]) -> Result<Server> {
+        Server::serving("emulator", arguments)
+    }
+
+    /// `orrery node` with these arguments on any free port.
+    pub fn node(arguments: &[&str]) -> Result<Server> {
+        Server::serving("node", arguments)
+    }
+
+    fn serving(kind: &str, arguments: &[&str]) -> Result<Server> {
         let mut command = Command::new(orrery_binary()?);
-        command.args(["emulator", "--port", "0"]).args(arguments);
+        command.args([kind, "--port", "0"]).args(arguments);
         // Settings of whoever runs the bench are not ours.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ORRERY_")) {
             command.env_remove(name);
@@ -43,6 +52,11 @@ impl Server {
     /// `orrery emulator` that keeps its data in `directory`.
     pub fn durable(directory: &Path) -> Result<Server> {
         Server::orrery(&["--data-dir", text(directory)?])
+    }
+
+    /// The publishing platform with its data in `directory`.
+    pub fn platform(directory: &Path) -> Result<Server> {
+        Server::serving("up", &["--data-dir", text(directory)?])
     }
 
     /// This program as a limit.

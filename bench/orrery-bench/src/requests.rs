@@ -88,6 +88,20 @@ pub fn reads(n_items: u64) -> Fill {
     reads_among(n_items, n_items)
 }
 
+/// The same at eventual consistency, which any node of a cluster may answer.
+pub fn eventual_reads(n_items: u64) -> Fill {
+    let signer = Signer::now();
+    let eventual = |number: u64| {
+        let mut request = signer.read(number);
+        // Before the empty line.
+        request.truncate(request.len() - 2);
+        request.extend_from_slice(b"x-ms-consistency-level: Eventual\r\n\r\n");
+        request
+    };
+    let requests: Vec<Vec<u8>> = (0..n_items).map(eventual).collect();
+    Arc::new(move |random, out| out.extend_from_slice(&requests[random.below(n_items) as usize]))
+}
+
 /// Point reads of `n_read` documents spread over the first `n_items`, in random order.
 pub fn reads_among(n_items: u64, n_read: u64) -> Fill {
     let signer = Signer::now();
@@ -234,6 +248,13 @@ pub async fn make_container(port: u16) -> Result<()> {
 pub async fn make_container_named(port: u16, name: &str, key: &str) -> Result<()> {
     let request = Signer::now().whole("POST", "/dbs/bench/colls", &container_body(name, key));
     call(port, 201, &request).await?;
+    Ok(())
+}
+
+/// A command of the administration API.
+pub async fn administer(port: u16, command: &str, body: &str, expected: u16) -> Result<()> {
+    let path = format!("/_orrery/v1/{command}");
+    call(port, expected, &Signer::now().whole("POST", &path, body)).await?;
     Ok(())
 }
 

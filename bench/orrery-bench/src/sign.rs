@@ -56,7 +56,9 @@ fn payload(verb: &str, path: &str, date: &str) -> String {
     let path = path.trim_matches('/');
     let names_a_feed = path.split('/').count() % 2 == 1;
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
-    let (kind, link) = if names_a_feed {
+    let (kind, link) = if path.starts_with("_orrery/") {
+        ("", path)
+    } else if names_a_feed {
         (last, parent)
     } else {
         (parent.rsplit('/').next().unwrap_or_default(), path)

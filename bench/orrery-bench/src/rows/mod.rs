@@ -1,6 +1,7 @@
 //! What is measured, one file per group of targets, and what the groups share.
 
 mod churn;
+mod cluster;
 mod containers;
 mod create;
 mod feed;
@@ -12,6 +13,7 @@ mod query;
 mod read;
 mod regions;
 mod scan;
+mod snapshots;
 mod stall;
 mod start;
 
@@ -50,11 +52,13 @@ pub enum Group {
     Start,
     Idle,
     Containers,
+    Snapshots,
     Growth,
     Stall,
     Churn,
     Regions,
     Publishing,
+    Cluster,
 }
 
 /// How much is measured.
@@ -104,11 +108,13 @@ pub async fn measure(group: Group, settings: &Settings) -> Result<(Vec<Row>, Str
         Group::Start => (start::rows(settings).await?, String::new()),
         Group::Idle => (idle::rows(settings).await?, String::new()),
         Group::Containers => (containers::rows(settings).await?, String::new()),
+        Group::Snapshots => (snapshots::rows(settings).await?, String::new()),
         Group::Growth => growth::rows(settings).await?,
         Group::Stall => (stall::rows(settings).await?, String::new()),
         Group::Churn => (churn::rows(settings).await?, String::new()),
         Group::Regions => (regions::rows(settings).await?, String::new()),
         Group::Publishing => (publishing::rows(settings).await?, String::new()),
+        Group::Cluster => (cluster::rows(settings).await?, String::new()),
     })
 }
 
