@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,13 +47,23 @@ func administerAt(s *scene, server, verb, path string, query url.Values, body, a
 	s.ok(json.Unmarshal(text, answer))
 }
 
+// partition is one of a container, by its number and where it begins.
+type partition struct {
+	Partition    int
+	MinInclusive string
+}
+
+// partitionsOf gives the partitions from left to right.
 func partitionsOf(s *scene, database *azcosmos.DatabaseClient, container *azcosmos.ContainerClient) []int {
 	s.Helper()
 	var answer struct {
-		Partitions []struct{ Partition int }
+		Partitions []partition
 	}
 	query := url.Values{"database": {database.ID()}, "container": {container.ID()}}
 	administer(s, "GET", "_orrery/v1/partitions", query, nil, &answer)
+	slices.SortFunc(answer.Partitions, func(one, other partition) int {
+		return strings.Compare(one.MinInclusive, other.MinInclusive)
+	})
 	var partitions []int
 	for _, entry := range answer.Partitions {
 		partitions = append(partitions, entry.Partition)
@@ -60,9 +71,25 @@ func partitionsOf(s *scene, database *azcosmos.DatabaseClient, container *azcosm
 	return partitions
 }
 
+// rotateSecondaryKey gives the new secondary key; the one before is worth nothing from now on.
+func rotateSecondaryKey(s *scene) string {
+	s.Helper()
+	var answer struct{ Key string }
+	administer(s, "POST", "_orrery/v1/keys/secondary/rotate", nil, object{}, &answer)
+	return answer.Key
+}
+
 // split returns when the split is over.
 func split(s *scene, database *azcosmos.DatabaseClient, container *azcosmos.ContainerClient, partition int) {
 	s.Helper()
 	form := object{"database": database.ID(), "container": container.ID(), "partition": partition}
 	administer(s, "POST", "_orrery/v1/partitions/split", nil, form, &struct{}{})
+}
+
+// merge makes the two leftmost partitions one.
+func merge(s *scene, database *azcosmos.DatabaseClient, container *azcosmos.ContainerClient) {
+	s.Helper()
+	pair := partitionsOf(s, database, container)[:2]
+	form := object{"database": database.ID(), "container": container.ID(), "partitions": pair}
+	administer(s, "POST", "_orrery/v1/partitions/merge", nil, form, &struct{}{})
 }

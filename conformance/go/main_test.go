@@ -58,7 +58,7 @@ func allScenarios() scenarios {
 	for _, group := range []scenarios{
 		accountScenarios, databaseScenarios, containerScenarios, throughputScenarios, itemScenarios, itemKeyScenarios,
 		itemConditionScenarios, itemLifetimeScenarios, patchScenarios, batchScenarios, partitionScenarios,
-		changeFeedScenarios, queryScenarios,
+		changeFeedScenarios, feedPromiseScenarios, queryScenarios,
 	} {
 		maps.Copy(all, group)
 	}

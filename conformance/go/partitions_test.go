@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 var partitionScenarios = scenarios{
 	"split-keeps-items":       splitKeepsItems,
 	"split-old-session-token": splitOldSessionToken,
+	"merge-under-paging":      mergeUnderPaging,
 }
 
 func splitKeepsItems(s *scene) {
@@ -50,4 +52,62 @@ func splitOldSessionToken(s *scene) {
 	s.shows(s.decode(read.Value), "n", "1")
 	fresh := sessionToken(s, read)
 	s.check(!strings.HasPrefix(fresh, strconv.Itoa(partition)+":"), "after the split the token is still %s", fresh)
+}
+
+const mergedItems = 60
+
+func mergedKey(i int) azcosmos.PartitionKey { return key("key " + strconv.Itoa(i)) }
+
+// written upserts items of many keys and gives the session token of each.
+func written(s *scene, container *azcosmos.ContainerClient, n int) []string {
+	s.Helper()
+	var tokens []string
+	for i := range mergedItems {
+		item := object{"id": strconv.Itoa(i), "pk": "key " + strconv.Itoa(i), "n": n}
+		answer, err := container.UpsertItem(s.ctx, mergedKey(i), s.encode(item), nil)
+		s.ok(err)
+		tokens = append(tokens, sessionToken(s, answer))
+	}
+	return tokens
+}
+
+func mergeUnderPaging(s *scene) {
+	database, container := s.databaseAndContainer()
+	beforeSplit := written(s, container, 1)
+	before := partitionsOf(s, database, container)
+	split(s, database, container, before[0])
+	s.check(len(partitionsOf(s, database, container)) == len(before)+1, "the leftmost partition did not split")
+	beforeMerge := written(s, container, 2)
+
+	var found []string
+	options := azcosmos.QueryOptions{PageSizeHint: 4}
+	pager := container.NewQueryItemsPager("SELECT VALUE c.id FROM c", azcosmos.NewPartitionKey(), &options)
+	for nPages := 0; pager.More(); nPages++ {
+		page, err := pager.NextPage(s.ctx)
+		s.ok(err)
+		s.check(len(page.Items) <= 4, "a page of %d rows", len(page.Items))
+		for _, row := range page.Items {
+			found = append(found, string(row))
+		}
+		if nPages == 0 {
+			merge(s, database, container)
+		}
+	}
+	after := partitionsOf(s, database, container)
+	s.check(len(after) == len(before), "%d partitions became %d", len(before), len(after))
+	var expected []string
+	for i := range mergedItems {
+		expected = append(expected, strconv.Quote(strconv.Itoa(i)))
+	}
+	slices.Sort(expected)
+	slices.Sort(found)
+	s.check(slices.Equal(found, expected), "expected %v, got %v", expected, found)
+
+	for i := range mergedItems {
+		for _, token := range []string{beforeSplit[i], beforeMerge[i]} {
+			read, err := container.ReadItem(s.ctx, mergedKey(i), strconv.Itoa(i), &azcosmos.ItemOptions{SessionToken: &token})
+			s.status(200, read.Response, err)
+			s.shows(s.decode(read.Value), "n", "2")
+		}
+	}
 }

@@ -131,6 +131,28 @@ test("container-autoscale-throughput", async (t) => {
   assert.equal((await container.readOffer()).resource.content.offerAutopilotSettings.maxThroughput, 6000);
 });
 
+const migrating = (header) => ({ initialHeaders: { [header]: "true" } });
+
+test("throughput-manual-to-autoscale", async (t) => {
+  const container = await freshContainer(t, { throughput: 500 });
+  const { resource, offer } = await container.readOffer();
+  const content = { offerAutopilotSettings: { maxThroughput: 4000 } };
+  const { statusCode } = await offer.replace({ ...resource, content }, migrating("x-ms-cosmos-migrate-offer-to-autopilot"));
+  assert.equal(statusCode, 200);
+  assert.equal((await container.readOffer()).resource.content.offerAutopilotSettings.maxThroughput, 4000);
+});
+
+test("throughput-autoscale-to-manual", async (t) => {
+  const container = await freshContainer(t, { maxThroughput: 4000 });
+  const { resource, offer } = await container.readOffer();
+  const manual = { ...resource, content: { offerThroughput: 700 } };
+  const { statusCode } = await offer.replace(manual, migrating("x-ms-cosmos-migrate-offer-to-manual-throughput"));
+  assert.equal(statusCode, 200);
+  const { content } = (await container.readOffer()).resource;
+  assert.equal(content.offerThroughput, 700);
+  assert.equal(content.offerAutopilotSettings, undefined);
+});
+
 test("container-feed-ranges", async (t) => {
   const container = await freshContainer(t);
   await Promise.all(range(0, 40).map((n) => container.items.create({ id: String(n), pk: `key ${n}` })));

@@ -99,17 +99,35 @@ export async function administer(method, path, query = "", body = undefined, ser
   return answer.json();
 }
 
+/** From left to right. */
 export async function partitions(container) {
   const names = new URLSearchParams({ database: container.database.id, container: container.id });
-  return (await administer("GET", "_orrery/v1/partitions", `?${names}`)).partitions;
+  const listed = (await administer("GET", "_orrery/v1/partitions", `?${names}`)).partitions;
+  return listed.sort((one, other) => (one.minInclusive < other.minInclusive ? -1 : 1));
 }
+
+async function reshape(container, action, form) {
+  const names = { database: container.database.id, container: container.id };
+  await administer("POST", `_orrery/v1/partitions/${action}`, "", { ...names, ...form });
+}
+
+/** Splits one partition, counted from the left. */
+export async function split(container, index) {
+  await reshape(container, "split", { partition: (await partitions(container))[index].partition });
+}
+
+/** Makes a partition, counted from the left, and its right neighbour one. */
+export async function merge(container, index) {
+  const pair = (await partitions(container)).slice(index, index + 2);
+  await reshape(container, "merge", { partitions: pair.map(({ partition }) => partition) });
+}
+
+/** The new secondary key; the one before is worth nothing from now on. */
+export const rotateSecondaryKey = async () => (await administer("POST", "_orrery/v1/keys/secondary/rotate")).key;
 
 /** Splits every partition the container has now. */
 export async function splitAll(container) {
   const before = await partitions(container);
-  for (const { partition } of before) {
-    const form = { database: container.database.id, container: container.id, partition };
-    await administer("POST", "_orrery/v1/partitions/split", "", form);
-  }
+  for (const { partition } of before) await reshape(container, "split", { partition });
   assert.equal((await partitions(container)).length, 2 * before.length);
 }

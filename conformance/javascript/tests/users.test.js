@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { PermissionMode } from "@azure/cosmos";
 
-import { assertMissing, connect, freshContainer, freshDatabase, readItem, refused, unique } from "./support.js";
+import { assertMissing, connect, freshContainer, freshDatabase, readItem, readOnlyKey, refused, unique } from "./support.js";
 
 const userIds = async (database) => (await database.users.readAll().fetchAll()).resources.map((user) => user.id);
 
@@ -24,9 +24,9 @@ test("user-create-read-replace-delete", async (t) => {
   await refused(404, database.user(other).delete());
 });
 
-async function readPermission(container) {
+async function readPermission(container, more = {}) {
   const { user } = await container.database.users.create({ id: unique("user") });
-  const definition = { id: unique("permission"), permissionMode: PermissionMode.Read, resource: container.url };
+  const definition = { id: unique("permission"), permissionMode: PermissionMode.Read, resource: container.url, ...more };
   return { user, definition, created: await user.permissions.create(definition) };
 }
 
@@ -48,8 +48,8 @@ test("permission-create-read-delete", async (t) => {
 });
 
 /** The container as someone sees it who holds nothing but a read permission's token. */
-async function asHolder(container) {
-  const { created } = await readPermission(container);
+async function asHolder(container, more) {
+  const { created } = await readPermission(container, more);
   const holder = connect({ resourceTokens: { [container.url]: created.resource._token } });
   return holder.database(container.database.id).container(container.id);
 }
@@ -69,4 +69,48 @@ test("permission-token-cannot-write", async (t) => {
   await refused(403, allowed.item("1", "a").delete());
   assert.equal((await readItem(container, "1", "a")).n, 7);
   await assertMissing(container.item("2", "a"));
+});
+
+test("permission-of-one-partition-key", async (t) => {
+  const container = await freshContainer(t);
+  for (const pk of ["a", "b"]) await container.items.create({ id: "1", pk, n: pk + pk });
+  const allowed = await asHolder(container, { resourcePartitionKey: ["a"] });
+  assert.equal((await readItem(allowed, "1", "a")).n, "aa");
+  const rows = (partitionKey) => allowed.items.query("SELECT VALUE c.n FROM c", { partitionKey }).fetchAll();
+  assert.deepEqual((await rows("a")).resources, ["aa"]);
+  await refused(403, allowed.item("1", "b").read());
+  await refused(403, rows("b"));
+  await refused(403, allowed.items.create({ id: "2", pk: "a" }));
+});
+
+test("permission-of-one-item", async (t) => {
+  const container = await freshContainer(t);
+  for (const id of ["1", "2"]) await container.items.create({ id, pk: "a", n: 7 });
+  const allowed = await asHolder(container, {
+    permissionMode: PermissionMode.All,
+    resource: container.item("1", "a").url,
+    resourcePartitionKey: ["a"],
+  });
+  const [own, other] = [allowed.item("1", "a"), allowed.item("2", "a")];
+  const increment = [{ op: "incr", path: "/n", value: 1 }];
+  assert.equal((await readItem(allowed, "1", "a")).n, 7);
+  assert.equal((await own.replace({ id: "1", pk: "a", n: 8 })).resource.n, 8);
+  assert.equal((await own.patch(increment)).resource.n, 9);
+  await refused(403, other.read());
+  await refused(403, other.replace({ id: "2", pk: "a" }));
+  await refused(403, other.patch(increment));
+  await refused(403, other.delete());
+  await refused(403, allowed.items.create({ id: "3", pk: "a" }));
+  assert.equal((await own.delete()).statusCode, 204);
+  await assertMissing(container.item("1", "a"));
+  assert.equal((await readItem(container, "2", "a")).n, 7);
+});
+
+test("read-only-key-cannot-read-permissions", async (t) => {
+  const { user, definition } = await readPermission(await freshContainer(t));
+  const same = connect({ key: readOnlyKey }).database(user.database.id).user(user.id);
+  assert.equal((await same.read()).resource.id, user.id);
+  await refused(403, same.permission(definition.id).read());
+  await refused(403, same.permissions.readAll().fetchAll());
+  assert.equal((await user.permission(definition.id).read()).statusCode, 200);
 });

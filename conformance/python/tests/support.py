@@ -82,9 +82,30 @@ def administer(method, path, query="", body=None, endpoint=ENDPOINT):
     return json.load(urllib.request.urlopen(request, timeout=30))
 
 
+def rotate_secondary_key():
+    """The new secondary key; the one before is worth nothing from now on."""
+    return administer("POST", "_orrery/v1/keys/secondary/rotate")["key"]
+
+
 def partitions(database_id, container_id):
+    """From left to right."""
     query = "?" + urllib.parse.urlencode({"database": database_id, "container": container_id})
-    return administer("GET", "_orrery/v1/partitions", query)["partitions"]
+    listed = administer("GET", "_orrery/v1/partitions", query)["partitions"]
+    return sorted(listed, key=lambda partition: partition["minInclusive"])
+
+
+def split(database_id, container_id, index):
+    """Splits one partition, counted from the left."""
+    partition = partitions(database_id, container_id)[index]["partition"]
+    form = {"database": database_id, "container": container_id, "partition": partition}
+    administer("POST", "_orrery/v1/partitions/split", body=form)
+
+
+def merge(database_id, container_id, index):
+    """Makes a partition, counted from the left, and its right neighbour one."""
+    pair = [one["partition"] for one in partitions(database_id, container_id)[index : index + 2]]
+    form = {"database": database_id, "container": container_id, "partitions": pair}
+    administer("POST", "_orrery/v1/partitions/merge", body=form)
 
 
 def split_all(database_id, container_id):

@@ -3,9 +3,11 @@
 import datetime
 
 import pytest
-from azure.cosmos import PartitionKey
+from azure.core.exceptions import HttpResponseError
+from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos.exceptions import CosmosBatchOperationError
 
-from support import split_all, unique, wait_until
+from support import ENDPOINT, KEY, merge, split, split_all, unique, wait_until
 
 
 def read(container, **options):
@@ -118,6 +120,121 @@ def test_feed_all_versions(database):
     assert (gone["id"], gone["partitionKey"]) == ("1", {"pk": "a"})
     assert gone["previousImageLSN"] == changes[2]["metadata"]["lsn"]
     assert all(change["metadata"]["crts"] > 0 for change in changes)
+
+
+def test_feed_batch_uncut(container):
+    operations = [("create", ({"id": f"b{n}", "pk": "a", "n": n},)) for n in range(50)]
+    container.execute_item_batch(operations, partition_key="a")
+    failing = [("create", ({"id": "new", "pk": "a"},)), ("create", ({"id": "b0", "pk": "a"},))]
+    with pytest.raises(CosmosBatchOperationError):
+        container.execute_item_batch(failing, partition_key="a")
+    pages = container.query_items_change_feed(start_time="Beginning", max_item_count=10).by_page()
+    pages = [page for page in map(list, pages) if page]
+    assert len(pages) == 1
+    assert [change["n"] for change in pages[0]] == list(range(50))
+    assert len({change["_lsn"] for change in pages[0]}) == 1
+
+
+def all_versions_container(database, key, **options):
+    policy = {"retentionDuration": 10}
+    return database.create_container(unique("items"), key, change_feed_policy=policy, **options)
+
+
+def test_feed_all_versions_expiry(database):
+    container = all_versions_container(database, PartitionKey("/pk"), default_ttl=-1)
+    _, continuation = read(container, mode="AllVersionsAndDeletes", start_time="Now")
+    container.create_item({"id": "1", "pk": "a", "ttl": 1})
+    found = []
+
+    def purged():
+        nonlocal continuation
+        changes, continuation = read(container, continuation=continuation)
+        found.extend(changes)
+        return len(found) == 2
+
+    wait_until(purged)
+    made, gone = (change["metadata"] for change in found)
+    assert (made["operationType"], gone["operationType"]) == ("create", "delete")
+    assert gone["timeToLiveExpired"] is True and not made.get("timeToLiveExpired")
+    assert (gone["id"], found[1]["current"]) == ("1", {})
+    assert read(container, start_time="Beginning")[0] == []
+
+
+def test_feed_hierarchical_key(database):
+    key = PartitionKey(path=["/tenant", "/user", "/session"], kind="MultiHash")
+    container = all_versions_container(database, key)
+    _, continuation = read(container, mode="AllVersionsAndDeletes", start_time="Now")
+    keys = [(f"t{n}", f"u{n % 3}", n) for n in range(20)]
+    for tenant, user, session in keys:
+        container.create_item({"id": "1", "tenant": tenant, "user": user, "session": session})
+    container.delete_item("1", ["t7", "u1", 7])
+    changes, _ = read(container, continuation=continuation)
+    gone = [change["metadata"] for change in changes if change["metadata"]["operationType"] == "delete"]
+    assert [one["partitionKey"] for one in gone] == [{"tenant": "t7", "user": "u1", "session": 7}]
+    found = []
+    for feed_range in container.read_feed_ranges():
+        found += read(container, feed_range=feed_range, start_time="Beginning")[0]
+    left = [one for one in keys if one[2] != 7]
+    assert sorted(change["session"] for change in found) == [session for _, _, session in left]
+    changes, _ = read(container, start_time="Beginning", partition_key=["t5", "u2", 5])
+    assert [change["session"] for change in changes] == [5]
+
+
+def test_feed_after_merge(database, container):
+    fill(container, range(30), 1)
+    changes, continuation = read(container, start_time="Beginning")
+    assert len(changes) == 30
+    fill(container, range(10), 2)
+    merge(database.id, container.id, 1)
+    fill(container, range(20, 30), 2)
+    changes, continuation = read(container, continuation=continuation)
+    assert seen(changes) == wanted([*range(10), *range(20, 30)], 2)
+    fill(container, range(3), 3)
+    assert seen(read(container, continuation=continuation)[0]) == wanted(range(3), 3)
+
+
+def test_feed_after_merge_and_split(database, container):
+    fill(container, range(30), 1)
+    changes, continuation = read(container, start_time="Beginning")
+    assert len(changes) == 30
+    fill(container, range(10), 2)
+    # Three of four quarters become one, whose middle was no bound before.
+    merge(database.id, container.id, 0)
+    merge(database.id, container.id, 0)
+    split(database.id, container.id, 0)
+    fill(container, range(20, 30), 2)
+    changes, continuation = read(container, continuation=continuation)
+    # The SDK may read where its cursors overlap more than once.
+    assert sorted(set(seen(changes))) == wanted([*range(10), *range(20, 30)], 2)
+    fill(container, range(30), 3)
+    assert sorted(set(seen(read(container, continuation=continuation)[0]))) == wanted(range(30), 3)
+
+
+def test_feed_foreign_continuation(client, database, container):
+    fill(container, range(5), 1)
+    _, continuation = read(container, start_time="Beginning")
+    other = database.create_container(unique("other"), PartitionKey("/pk"))
+    fill(other, range(5), 1)
+    with pytest.raises((ValueError, HttpResponseError)):
+        read(other, continuation=continuation)
+    database.delete_container(container)
+    database.create_container(container.id, PartitionKey("/pk"))
+    # A client that has not known the old one.
+    with CosmosClient(ENDPOINT, KEY) as another:
+        again = another.get_database_client(database.id).get_container_client(container.id)
+        fill(again, range(5), 1)
+        with pytest.raises((ValueError, HttpResponseError)):
+            read(again, continuation=continuation)
+
+
+@pytest.mark.skip(reason="The SDK takes the mode from the continuation, not beside it.")
+def test_feed_other_mode_continuation():
+    pass
+
+
+@pytest.mark.skip(reason="The SDK has no change feed processor.")
+def test_processor_latest_versions_killed():
+    pass
 
 
 @pytest.mark.skip(reason="The SDK has no change feed processor.")

@@ -126,6 +126,19 @@ def test_container_autoscale_throughput(database):
     assert container.get_throughput().auto_scale_max_throughput == 6000
 
 
+MODE_STAYS = "the SDK changes the number within the mode an offer has and cannot ask for the other mode"
+
+
+@pytest.mark.skip(reason=MODE_STAYS)
+def test_throughput_manual_to_autoscale():
+    pass
+
+
+@pytest.mark.skip(reason=MODE_STAYS)
+def test_throughput_autoscale_to_manual():
+    pass
+
+
 def test_container_feed_ranges(database, container):
     for number in range(40):
         container.create_item({"id": str(number), "pk": f"key {number}"})

@@ -1,6 +1,6 @@
 from azure.cosmos import CosmosClient, PermissionMode
 
-from support import ENDPOINT, Watcher, refused, unique
+from support import ENDPOINT, READ_ONLY_KEY, Watcher, refused, unique
 
 
 def test_user_create_read_replace_delete(database):
@@ -23,9 +23,10 @@ def test_user_create_read_replace_delete(database):
         database.delete_user(other)
 
 
-def read_permission(database, container, mode=PermissionMode.Read):
+def read_permission(database, container, **more):
     user = database.create_user({"id": unique("user")})
-    definition = {"id": unique("permission"), "permissionMode": mode, "resource": container.container_link}
+    definition = {"id": unique("permission"), "permissionMode": PermissionMode.Read, "resource": container.container_link}
+    definition |= more
     return user, user.create_permission(definition)
 
 
@@ -46,9 +47,9 @@ def test_permission_create_read_delete(database, container):
         user.get_permission(permission.id)
 
 
-def holder(database, container):
+def holder(database, container, **more):
     """The container as someone sees it who holds nothing but a read permission's token."""
-    _, permission = read_permission(database, container)
+    _, permission = read_permission(database, container, **more)
     tokens = {container.container_link: permission.properties["_token"]}
     client = CosmosClient(ENDPOINT, tokens)
     return client.get_database_client(database.id).get_container_client(container.id)
@@ -71,3 +72,56 @@ def test_permission_token_cannot_write(database, container):
     with refused(403):
         allowed.delete_item("1", "a")
     assert container.read_item("1", "a")["n"] == 7
+
+
+def test_permission_of_one_partition_key(database, container):
+    for key in ("a", "b"):
+        container.create_item({"id": "1", "pk": key, "n": key * 2})
+    allowed = holder(database, container, resourcePartitionKey=["a"])
+    assert allowed.read_item("1", "a")["n"] == "aa"
+    assert list(allowed.query_items("SELECT VALUE c.n FROM c", partition_key="a")) == ["aa"]
+    with refused(403):
+        allowed.read_item("1", "b")
+    with refused(403):
+        list(allowed.query_items("SELECT VALUE c.n FROM c", partition_key="b"))
+    with refused(403):
+        allowed.create_item({"id": "2", "pk": "a"})
+
+
+def test_permission_of_one_item(database, container):
+    for id in ("1", "2"):
+        container.create_item({"id": id, "pk": "a", "n": 7})
+    allowed = holder(
+        database,
+        container,
+        permissionMode=PermissionMode.All,
+        resource=container.container_link + "/docs/1",
+        resourcePartitionKey=["a"],
+    )
+    assert allowed.read_item("1", "a")["n"] == 7
+    assert allowed.replace_item("1", {"id": "1", "pk": "a", "n": 8})["n"] == 8
+    increment = [{"op": "incr", "path": "/n", "value": 1}]
+    assert allowed.patch_item("1", "a", increment)["n"] == 9
+    for refusal in (
+        lambda: allowed.read_item("2", "a"),
+        lambda: allowed.replace_item("2", {"id": "2", "pk": "a"}),
+        lambda: allowed.patch_item("2", "a", increment),
+        lambda: allowed.delete_item("2", "a"),
+        lambda: allowed.create_item({"id": "3", "pk": "a"}),
+    ):
+        with refused(403):
+            refusal()
+    allowed.delete_item("1", "a")
+    assert [item["id"] for item in container.read_all_items()] == ["2"]
+
+
+def test_read_only_key_cannot_read_permissions(database, container):
+    user, permission = read_permission(database, container)
+    with CosmosClient(ENDPOINT, READ_ONLY_KEY) as reader:
+        same = reader.get_database_client(database.id).get_user_client(user.id)
+        assert same.read()["id"] == user.id
+        with refused(403):
+            same.get_permission(permission.id)
+        with refused(403):
+            list(same.list_permissions())
+    assert user.get_permission(permission.id).id == permission.id

@@ -1,4 +1,5 @@
-//! The server's own administration, for what no SDK asks for: splitting partitions, changing the roles of regions.
+//! The server's own administration, for what no SDK asks for: splitting and merging partitions, rotating keys, changing
+//! the roles of regions.
 
 use std::sync::LazyLock;
 
@@ -35,6 +36,35 @@ pub async fn partitions(endpoint: &str, key: &str, database: &str, container: &s
         .collect())
 }
 
+/// The same from left to right.
+async fn in_order(endpoint: &str, key: &str, database: &str, container: &str) -> Result<Vec<u64>> {
+    let query = format!("?database={database}&container={container}");
+    let listed = call(endpoint, key, "GET", "_orrery/v1/partitions", &query, None).await?;
+    let mut partitions = listed["partitions"]
+        .as_array()
+        .context("no list of partitions")?
+        .clone();
+    partitions.sort_by_key(|entry| entry["minInclusive"].as_str().unwrap_or_default().to_owned());
+    let numbers = partitions.iter().filter_map(|entry| entry["partition"].as_u64());
+    Ok(numbers.collect())
+}
+
+/// Makes the first partition and its right neighbour one.
+pub async fn merge_first_two(endpoint: &str, key: &str, database: &str, container: &str) -> Result<()> {
+    let partitions = in_order(endpoint, key, database, container).await?;
+    let form = json!({"database": database, "container": container, "partitions": partitions[..2]});
+    call(endpoint, key, "POST", "_orrery/v1/partitions/merge", "", Some(form)).await?;
+    Ok(())
+}
+
+/// Splits the leftmost partition.
+pub async fn split_leftmost(endpoint: &str, key: &str, database: &str, container: &str) -> Result<()> {
+    let partition = in_order(endpoint, key, database, container).await?[0];
+    let form = json!({"database": database, "container": container, "partition": partition});
+    call(endpoint, key, "POST", "_orrery/v1/partitions/split", "", Some(form)).await?;
+    Ok(())
+}
+
 /// Splits the first partitions that the container has now, so many of them.
 pub async fn split_partitions(endpoint: &str, key: &str, database: &str, container: &str, count: usize) -> Result<()> {
     for partition in partitions(endpoint, key, database, container)
@@ -46,6 +76,12 @@ pub async fn split_partitions(endpoint: &str, key: &str, database: &str, contain
         call(endpoint, key, "POST", "_orrery/v1/partitions/split", "", Some(form)).await?;
     }
     Ok(())
+}
+
+/// The new secondary key; the one before is worth nothing from now on.
+pub async fn rotate_secondary_key(endpoint: &str, key: &str) -> Result<String> {
+    let answer = call(endpoint, key, "POST", "_orrery/v1/keys/secondary/rotate", "", None).await?;
+    Ok(answer["key"].as_str().context("no key")?.to_owned())
 }
 
 pub async fn call(

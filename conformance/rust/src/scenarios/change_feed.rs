@@ -32,10 +32,10 @@ pub fn cases() -> Cases {
     ]
 }
 
-type Changes = Vec<ChangeFeedItem<Value>>;
+pub type Changes = Vec<ChangeFeedItem<Value>>;
 
 /// What is there now, and the token to go on with.
-async fn read(
+pub async fn read(
     container: &ContainerClient,
     scope: FeedScope,
     start: ChangeFeedStartFrom,
@@ -54,7 +54,10 @@ async fn read(
     Ok((found, token))
 }
 
-async fn everything(container: &ContainerClient, start: ChangeFeedStartFrom) -> Result<(Changes, ContinuationToken)> {
+pub async fn everything(
+    container: &ContainerClient,
+    start: ChangeFeedStartFrom,
+) -> Result<(Changes, ContinuationToken)> {
     read(
         container,
         FeedScope::full_container(),
@@ -64,13 +67,13 @@ async fn everything(container: &ContainerClient, start: ChangeFeedStartFrom) -> 
     .await
 }
 
-async fn after(container: &ContainerClient, token: ContinuationToken) -> Result<(Changes, ContinuationToken)> {
+pub async fn after(container: &ContainerClient, token: ContinuationToken) -> Result<(Changes, ContinuationToken)> {
     let options = ChangeFeedOptions::default().with_continuation_token(token);
     let start = ChangeFeedStartFrom::Beginning;
     read(container, FeedScope::full_container(), start, options).await
 }
 
-async fn fill(container: &ContainerClient, numbers: impl IntoIterator<Item = u32>, n: u32) -> Result<()> {
+pub async fn fill(container: &ContainerClient, numbers: impl IntoIterator<Item = u32>, n: u32) -> Result<()> {
     for number in numbers {
         let key = format!("key {number}");
         let item = json!({"id": number.to_string(), "pk": key, "n": n});
@@ -79,7 +82,7 @@ async fn fill(container: &ContainerClient, numbers: impl IntoIterator<Item = u32
     Ok(())
 }
 
-fn seen(changes: &[ChangeFeedItem<Value>]) -> Vec<(String, u64)> {
+pub fn seen(changes: &[ChangeFeedItem<Value>]) -> Vec<(String, u64)> {
     let one = |change: &ChangeFeedItem<Value>| {
         let item = change.current()?;
         Some((item["id"].as_str()?.to_owned(), item["n"].as_u64()?))
@@ -89,7 +92,7 @@ fn seen(changes: &[ChangeFeedItem<Value>]) -> Vec<(String, u64)> {
     seen
 }
 
-fn wanted(numbers: impl IntoIterator<Item = u32>, n: u64) -> Vec<(String, u64)> {
+pub fn wanted(numbers: impl IntoIterator<Item = u32>, n: u64) -> Vec<(String, u64)> {
     let mut wanted: Vec<_> = numbers.into_iter().map(|number| (number.to_string(), n)).collect();
     wanted.sort();
     wanted

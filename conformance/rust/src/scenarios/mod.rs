@@ -5,6 +5,7 @@ mod batch;
 mod change_feed;
 mod containers;
 mod databases;
+mod feed_promises;
 mod item_conditions;
 mod item_keys;
 mod item_lifetime;
@@ -14,12 +15,14 @@ mod patch;
 mod queries;
 mod regions;
 mod throughput;
+mod tls;
 
 use crate::harness::{Cases, cases};
 
 pub fn all() -> Cases {
     let groups = [
         account::cases(),
+        tls::cases(),
         databases::cases(),
         containers::cases(),
         throughput::cases(),
@@ -33,6 +36,7 @@ pub fn all() -> Cases {
         partitions::cases(),
         queries::cases(),
         change_feed::cases(),
+        feed_promises::cases(),
         processors(),
     ];
     groups.into_iter().flatten().collect()
@@ -40,7 +44,7 @@ pub fn all() -> Cases {
 
 /// Scenarios that change what others would see.
 pub fn one_by_one() -> Cases {
-    regions::cases()
+    [account::rotations(), regions::cases()].concat()
 }
 
 fn users() -> Cases {
@@ -50,6 +54,9 @@ fn users() -> Cases {
         "permission-create-read-delete" => [skip REASON],
         "permission-token-reads" => [skip REASON],
         "permission-token-cannot-write" => [skip REASON],
+        "permission-of-one-partition-key" => [skip REASON],
+        "permission-of-one-item" => [skip REASON],
+        "read-only-key-cannot-read-permissions" => [skip REASON],
     ]
 }
 
@@ -57,6 +64,7 @@ fn processors() -> Cases {
     const REASON: &str = "The SDK has no change feed processor.";
     cases![
         "processor-latest-versions" => [skip REASON],
+        "processor-latest-versions-killed" => [skip REASON],
         "processor-all-versions" => [skip REASON],
         "processor-all-versions-killed" => [skip REASON],
     ]

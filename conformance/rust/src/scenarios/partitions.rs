@@ -1,11 +1,18 @@
-//! A container whose partitions split while clients know the old ones.
+//! A container whose partitions split and merge while clients know the old ones.
+
+use std::num::NonZeroU32;
 
 use anyhow::{Context as _, Result, ensure};
+use azure_data_cosmos::FeedScope;
 use azure_data_cosmos::clients::ContainerClient;
-use azure_data_cosmos::options::{ItemReadOptions, ReadFeedRangesOptions, SessionToken};
+use azure_data_cosmos::feed::QueryPageIterator;
+use azure_data_cosmos::options::{
+    ItemReadOptions, MaxItemCountHint, QueryOptions, ReadFeedRangesOptions, SessionToken,
+};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
-use crate::admin::split_first_partition;
+use crate::admin::{merge_first_two, partitions, split_first_partition, split_leftmost};
 use crate::harness::{Cases, cases};
 use crate::scene::Scene;
 
@@ -15,6 +22,7 @@ pub fn cases() -> Cases {
     cases![
         "split-keeps-items" => [keeps_items],
         "split-old-session-token" => [old_session_token],
+        "merge-under-paging" => [merge_under_paging],
     ]
 }
 
@@ -23,11 +31,11 @@ async fn fill(container: &ContainerClient) -> Result<Vec<SessionToken>> {
     let mut tokens = Vec::new();
     for n in 0..N_ITEMS {
         let id = n.to_string();
-        let created = container
-            .create_item(id.clone(), &id, json!({"id": id, "pk": id, "n": n}), None)
+        let written = container
+            .upsert_item(id.clone(), &id, json!({"id": id, "pk": id, "n": n}), None)
             .await?;
         tokens.push(
-            created
+            written
                 .headers()
                 .session_token()
                 .cloned()
@@ -81,6 +89,11 @@ async fn old_session_token(scene: Scene) -> Result<()> {
     let container = scene.container().await?;
     let tokens = fill(&container).await?;
     split(&scene).await?;
+    read_with(&scene, &container, tokens).await
+}
+
+/// Reads every item with the session token of an earlier write, by a client that saw it and by one that did not.
+async fn read_with(scene: &Scene, container: &ContainerClient, tokens: Vec<SessionToken>) -> Result<()> {
     let elsewhere = scene.another_client().await?;
     let elsewhere = elsewhere
         .database_client(&scene.name)
@@ -88,7 +101,7 @@ async fn old_session_token(scene: Scene) -> Result<()> {
         .await?;
     for (n, token) in tokens.into_iter().enumerate() {
         let id = n.to_string();
-        for container in [&container, &elsewhere] {
+        for container in [container, &elsewhere] {
             let options = ItemReadOptions::default().with_session_token(token.clone());
             let read = container.read_item(id.clone(), &id, Some(options)).await;
             let read: Value = read
@@ -98,4 +111,48 @@ async fn old_session_token(scene: Scene) -> Result<()> {
         }
     }
     Ok(())
+}
+
+async fn n_partitions(scene: &Scene) -> Result<usize> {
+    let environment = &scene.environment;
+    let numbers = partitions(&environment.endpoint, &environment.key, &scene.name, &scene.name).await?;
+    Ok(numbers.len())
+}
+
+async fn pages(container: &ContainerClient) -> Result<QueryPageIterator<u32>> {
+    let size = NonZeroU32::new(4).context("a page has rows")?;
+    let options = QueryOptions::default().with_max_item_count(MaxItemCountHint::Limit(size));
+    let rows = container
+        .query_items("SELECT VALUE c.n FROM c", FeedScope::full_container(), Some(options))
+        .await?;
+    Ok(rows.into_pages())
+}
+
+async fn merge_under_paging(scene: Scene) -> Result<()> {
+    let container = scene.container().await?;
+    let before_split = fill(&container).await?;
+    let environment = &scene.environment;
+    let (endpoint, key) = (&environment.endpoint, &environment.key);
+    let n_before = n_partitions(&scene).await?;
+    split_leftmost(endpoint, key, &scene.name, &scene.name).await?;
+    let n_split = n_partitions(&scene).await?;
+    ensure!(n_split == n_before + 1, "{n_before} partitions became {n_split}");
+    let before_merge = fill(&container).await?;
+
+    let mut pages = pages(&container).await?;
+    let mut found = pages.next().await.context("there is no page")??.into_items();
+    ensure!(
+        (1..=4).contains(&found.len()),
+        "the first page has {} rows",
+        found.len()
+    );
+    merge_first_two(endpoint, key, &scene.name, &scene.name).await?;
+    let n_merged = n_partitions(&scene).await?;
+    ensure!(n_merged == n_before, "{n_split} partitions became {n_merged}");
+    let rest: Vec<_> = pages.try_collect().await?;
+    found.extend(rest.into_iter().flat_map(|page| page.into_items()));
+    found.sort();
+    ensure!(found == (0..N_ITEMS).collect::<Vec<_>>(), "the query gave {found:?}");
+    read_with(&scene, &container, before_split).await?;
+    read_with(&scene, &container, before_merge).await
 }

@@ -24,7 +24,7 @@ pub fn cases() -> Cases {
     ]
 }
 
-fn on_the_server() -> Option<PatchItemOptions> {
+pub(super) fn on_the_server() -> Option<PatchItemOptions> {
     Some(PatchItemOptions::default().with_strategy(PatchStrategy::ServerSide))
 }
 

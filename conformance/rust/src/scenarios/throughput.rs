@@ -9,9 +9,13 @@ use crate::harness::{Cases, cases};
 use crate::scene::Scene;
 
 pub fn cases() -> Cases {
+    const NO_MIGRATION: &str =
+        "The SDK does not send the header that asks for the other mode and wants no such header from its user.";
     cases![
         "container-manual-throughput" => [manual],
         "container-autoscale-throughput" => [autoscale],
+        "throughput-manual-to-autoscale" => [skip NO_MIGRATION],
+        "throughput-autoscale-to-manual" => [skip NO_MIGRATION],
         "container-feed-ranges" => [feed_ranges],
     ]
 }

@@ -19,6 +19,7 @@ import java.time.ZonedDateTime;
 import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -35,13 +36,13 @@ final class Admin {
 
     private Admin() {}
 
+    /** From left to right. */
     static List<Integer> partitions(CosmosDatabase database, CosmosContainer container) throws Exception {
         String query = "?database=" + encode(database.getId()) + "&container=" + encode(container.getId());
-        List<Integer> partitions = new ArrayList<>();
-        for (JsonNode entry : send("GET", "_orrery/v1/partitions", query, "").get("partitions")) {
-            partitions.add(entry.get("partition").asInt());
-        }
-        return partitions;
+        List<JsonNode> partitions = new ArrayList<>();
+        send("GET", "_orrery/v1/partitions", query, "").get("partitions").forEach(partitions::add);
+        partitions.sort(Comparator.comparing(entry -> entry.get("minInclusive").asText()));
+        return partitions.stream().map(entry -> entry.get("partition").asInt()).toList();
     }
 
     /** Returns when the split is over. */
@@ -49,6 +50,18 @@ final class Admin {
         Map<String, Object> form =
                 Map.of("database", database.getId(), "container", container.getId(), "partition", partition);
         send("POST", "_orrery/v1/partitions/split", "", JSON.writeValueAsString(form));
+    }
+
+    /** Returns when the neighbours are one. */
+    static void merge(CosmosDatabase database, CosmosContainer container, int left, int right) throws Exception {
+        Map<String, Object> form = Map.of(
+                "database", database.getId(), "container", container.getId(), "partitions", List.of(left, right));
+        send("POST", "_orrery/v1/partitions/merge", "", JSON.writeValueAsString(form));
+    }
+
+    /** The new secondary key; the one before is worth nothing from now on. */
+    static String rotateSecondaryKey() throws Exception {
+        return send("POST", "_orrery/v1/keys/secondary/rotate", "", "").get("key").asText();
     }
 
     private static JsonNode send(String verb, String path, String query, String body) throws Exception {

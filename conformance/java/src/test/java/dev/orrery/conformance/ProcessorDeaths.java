@@ -19,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -61,8 +62,10 @@ class ProcessorDeaths extends Scene {
         }
     }
 
-    private static Process host(String name, CosmosDatabase database, CosmosContainer feed, CosmosContainer leases, Ledger ledger)
-            throws IOException {
+    /** The containers of a unit, and which versions it reads. */
+    private record Unit(CosmosDatabase database, CosmosContainer feed, CosmosContainer leases, String versions) {}
+
+    private static Process host(String name, Unit unit, Ledger ledger) throws IOException {
         String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         Process process = new ProcessBuilder(
@@ -71,10 +74,11 @@ class ProcessorDeaths extends Scene {
                         "-cp",
                         path,
                         ProcessorHost.class.getName(),
-                        database.getId(),
-                        feed.getId(),
-                        leases.getId(),
-                        name)
+                        unit.database().getId(),
+                        unit.feed().getId(),
+                        unit.leases().getId(),
+                        name,
+                        unit.versions())
                 .redirectError(ProcessBuilder.Redirect.DISCARD)
                 .start();
         Thread reader = new Thread(() -> {
@@ -113,8 +117,9 @@ class ProcessorDeaths extends Scene {
         CosmosContainer leases = container(database, properties -> properties.getPartitionKeyDefinition()
                 .setPaths(List.of("/id")));
         Ledger ledger = new Ledger();
-        Process victim = host("victim", database, container, leases, ledger);
-        Process other = host("other", database, container, leases, ledger);
+        Unit unit = new Unit(database, container, leases, "all");
+        Process victim = host("victim", unit, ledger);
+        Process other = host("other", unit, ledger);
         try {
             // A processor starts now, whenever it gets to it: writes until every range is read and its position saved.
             int[] n = {0};
@@ -142,9 +147,54 @@ class ProcessorDeaths extends Scene {
             victim.destroyForcibly();
             other.destroyForcibly();
         }
+        assertOrder(ledger);
+    }
+
+    private static void assertOrder(Ledger ledger) {
         ledger.values.forEach((key, of) -> {
             List<Integer> seen = List.copyOf(of);
             assertEquals(seen.stream().sorted().toList(), seen, key + " came out of order");
         });
+    }
+
+    /** How many leases each host has. */
+    private static Map<String, Long> shares(CosmosContainer leases) {
+        return owners(leases).stream().collect(Collectors.groupingBy(owner -> owner, Collectors.counting()));
+    }
+
+    @Test
+    @DisplayName("processor-latest-versions-killed")
+    void hostOfLatestVersionsKilled() throws Exception {
+        CosmosDatabase database = database();
+        CosmosContainer container = container(database);
+        CosmosContainer leases = container(database, properties -> properties.getPartitionKeyDefinition()
+                .setPaths(List.of("/id")));
+        Ledger ledger = new Ledger();
+        fill(container, 0);
+        Unit unit = new Unit(database, container, leases, "latest");
+        Process victim = host("victim", unit, ledger);
+        Process other = host("other", unit, ledger);
+        try {
+            eventually("what was there is seen", () -> ledger.hasSeen(0));
+            eventually("each host has two of the four leases", () ->
+                    shares(leases).equals(Map.of("victim", 2L, "other", 2L)));
+            ledger.hosts.clear();
+            fill(container, 1);
+            eventually("both hosts see what is in their leases", () ->
+                    ledger.hasSeen(1) && ledger.hosts.equals(Set.of("victim", "other")));
+            fill(container, 2);
+            victim.destroyForcibly().waitFor();
+            for (int partition : Admin.partitions(database, container)) {
+                Admin.split(database, container, partition);
+            }
+            fill(container, 3);
+            eventually("the host that is left sees the last state of every key", () -> ledger.hasSeen(3));
+            eventually("and has a lease for every partition", () ->
+                    shares(leases).equals(Map.of("other", 8L)));
+        } finally {
+            victim.destroyForcibly();
+            other.destroyForcibly();
+        }
+        assertOrder(ledger);
     }
 }

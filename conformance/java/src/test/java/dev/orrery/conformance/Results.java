@@ -1,5 +1,6 @@
 package dev.orrery.conformance;
 
+import com.azure.cosmos.CosmosException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -33,8 +34,17 @@ public final class Results implements TestExecutionListener {
     }
 
     private static String failure(Throwable thrown) {
-        String reason = thrown.toString().replaceAll("\\s+", " ");
+        String reason = inShort(thrown).replaceAll("\\s+", " ");
         return "fail: " + reason.substring(0, Math.min(reason.length(), REASON_LENGTH_MAX));
+    }
+
+    /** An uncaught refusal shows pages of diagnostics that differ from run to run; its first line says why. */
+    private static String inShort(Throwable thrown) {
+        if (thrown instanceof CosmosException refusal) {
+            String message = String.valueOf(refusal.getShortMessage());
+            return refusal.getStatusCode() + " " + message.lines().findFirst().orElse("");
+        }
+        return thrown.toString();
     }
 
     @Override

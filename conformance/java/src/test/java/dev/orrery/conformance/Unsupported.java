@@ -17,7 +17,27 @@ class Unsupported {
     void databaseNameInvalid() {}
 
     @Test
+    @DisplayName("throughput-manual-to-autoscale")
+    @Disabled("the SDK does not send the header that asks for the other mode")
+    void manualToAutoscale() {}
+
+    @Test
+    @DisplayName("throughput-autoscale-to-manual")
+    @Disabled("the SDK does not send the header that asks for the other mode")
+    void autoscaleToManual() {}
+
+    @Test
     @DisplayName("query-resume-ties-after-split")
     @Disabled("the SDK forgets across a split which rows of equal sort values it has given")
     void resumeTiesAfterSplit() {}
+
+    @Test
+    @DisplayName("feed-other-mode-continuation")
+    @Disabled("the SDK does not compare the mode of a continuation with that of the call")
+    void otherMode() {}
+
+    @Test
+    @DisplayName("feed-foreign-continuation")
+    @Disabled("the SDK does not compare the container of a continuation with the one it reads")
+    void foreignContinuation() {}
 }
