@@ -18,7 +18,8 @@ emulator: ## Build what is missing and run the emulator on port 8081
 	$(CARGO) build --release --locked -p orrerydb
 	target/release/orrery emulator
 
-test: lint unit web-test browser conformance ## Everything CI runs: lints, unit, integration, simulation, crash, browser, SDK conformance
+# The web application comes first: it is part of the binary, which would otherwise be linked again.
+test: web lint unit web-test browser conformance ## Everything CI runs: lints, unit, integration, simulation, crash, browser, SDK conformance
 
 lint: $(TOOLS)/bin/cargo-deny ## Format, clippy, licences and sources of dependencies, house rules
 	$(CARGO) fmt --all --check

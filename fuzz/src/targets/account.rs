@@ -7,7 +7,8 @@ use orrery_gateway::wire;
 use orrery_model::Timestamp;
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{Consistency, Principal};
-use orrery_node::{Failure, ManualClock, Node, NodeSettings, Reply, Request};
+use orrery_node::geo::bounds::Staleness;
+use orrery_node::{ConflictLimits, Failure, ManualClock, Node, NodeSettings, Reply, Request};
 use orrery_storage::MemoryStore;
 use tokio::runtime::Runtime;
 
@@ -41,6 +42,7 @@ async fn start() -> Arc<Node> {
         account: Account {
             id: "fuzz".into(),
             consistency: Consistency::Session,
+            staleness: Staleness::default(),
             regions: vec!["Here".into()],
         },
         primary_key: Secret(SECRET.to_vec()),
@@ -50,6 +52,8 @@ async fn start() -> Arc<Node> {
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_secs(3600),
         query_time_max: Duration::from_secs(30),
+        conflicts: ConflictLimits::default(),
+        feed_entries_max: NodeSettings::FEED_ENTRIES_MAX,
     };
     let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
     Node::start(settings, MemoryStore::new(), clock)
