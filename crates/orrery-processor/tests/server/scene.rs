@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
@@ -31,7 +31,14 @@ pub struct Scene {
     written: Mutex<BTreeMap<String, u64>>,
     /// Names of hosts that were stopped in the middle of their work.
     pub frozen: Mutex<BTreeSet<String>>,
+    /// What every host has printed, for whoever has to find out why a test failed.
+    printed: Mutex<Vec<(String, Lines)>>,
 }
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// Lines of each host that a failed test shows.
+const SHOWN_LINES: usize = 30;
 
 impl Scene {
     pub async fn new(n_partitions: usize) -> Scene {
@@ -59,6 +66,7 @@ impl Scene {
             directory: tempfile::tempdir().unwrap(),
             written: Mutex::default(),
             frozen: Mutex::default(),
+            printed: Mutex::default(),
             client,
             server,
         }
@@ -80,7 +88,21 @@ impl Scene {
             .env("LEDGER", self.ledger_path())
             .envs(settings.iter().copied())
             .stderr(Stdio::null());
-        Process::start(&mut command)
+        let host = Process::start(&mut command);
+        let printed = (name.to_owned(), Arc::clone(&host.output));
+        self.printed.lock().unwrap().push(printed);
+        host
+    }
+
+    /// The last lines of every host.
+    fn last_words(&self) -> String {
+        let printed = self.printed.lock().unwrap();
+        let of_host = |(name, lines): &(String, Lines)| {
+            let lines = lines.lock().unwrap();
+            let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+            format!("{name}:\n  {}\n", last.join("\n  "))
+        };
+        printed.iter().map(of_host).collect()
     }
 
     pub fn host(&self, name: &str) -> Process {
@@ -220,7 +242,11 @@ impl Scene {
             if shares == expected {
                 return;
             }
-            assert!(Instant::now() < deadline, "{shares:?} instead of {expected:?}");
+            assert!(
+                Instant::now() < deadline,
+                "{shares:?} instead of {expected:?}\n{}",
+                self.last_words()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
