@@ -69,3 +69,49 @@ async fn ten_minutes_without_a_link_hold_no_more_than_one_and_everything_arrives
     assert_eq!(contents(&regions.at(ASIA)).await.len(), n);
     until(|| async { regions.under_way(ASIA) + regions.under_way(NORTH) == 0 }).await;
 }
+
+/// Distance and room as between continents.
+fn far() -> LinkSettings {
+    LinkSettings {
+        latency: Duration::from_millis(100),
+        bytes_per_second: Some(8 << 20),
+        ..LinkSettings::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_pause_is_caught_up_in_a_small_part_of_it_while_writes_go_on() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    regions.set_links(&far());
+    regions.all_equal().await;
+    let away = LinkSettings { paused: true, ..far() };
+    regions.fleet.set_link(WEST, ASIA, away).unwrap();
+    let (writer, mut n) = (regions.writer(), 0);
+    let per_second = (writes_per_second() / 10).max(1);
+    let mut write_for_a_second = async || {
+        fill(&writer, n..n + per_second).await;
+        n += per_second;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    for _second in 0..3600 {
+        write_for_a_second().await;
+    }
+    let lacking = || {
+        let known = regions.fleet.regions();
+        let asia = known.iter().find(|region| region.name == ASIA);
+        asia.map_or(u64::MAX, |region| region.lag.transactions)
+    };
+    assert!(lacking() >= 3600 * per_second as u64, "nothing got through");
+
+    regions.fleet.set_link(WEST, ASIA, far()).unwrap();
+    let mut n_seconds = 0;
+    // On its way is at most what was written during a round trip.
+    while lacking() > per_second as u64 {
+        write_for_a_second().await;
+        n_seconds += 1;
+        assert!(n_seconds < 60, "{} are still lacking after a minute", lacking());
+    }
+    regions.all_logs_equal().await;
+    regions.all_equal().await;
+}
