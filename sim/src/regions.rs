@@ -21,7 +21,7 @@ use orrery_node::geo::bounds::{Bounds, Staleness};
 use orrery_node::geo::fleet::{self, Fleet, InMemory, RegionParts};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::topology::RegionState;
-use orrery_node::{ManualClock, Node, Reply};
+use orrery_node::{Failure, ManualClock, Node, Reply};
 use orrery_storage::MemoryStore;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -403,24 +403,41 @@ impl World {
     }
 }
 
-/// Every item of a region but the pair.
+/// Every item of a region but the pair. A change of roles that was still under way refuses a read, but not for long.
 async fn held(node: &Arc<Node>) -> Vec<(Item, u64)> {
     let mut held = Vec::new();
     for item in ITEMS {
-        let verb = ItemVerb::Read {
-            item: ItemSelector::Id(item.1.to_owned()),
-        };
-        let operation = item_operation(item.0, verb, Precondition::None);
-        match node.execute(request(operation, Options::default())).await {
-            Ok(Reply {
-                outcome: Outcome::Found(resource),
-                ..
-            }) => held.push((item, value_of(&resource.body))),
-            Err(failure) if failure.error.status().code == 404 => {}
-            other => panic!("a region that has settled answers: {other:?}"),
+        let found = timeout(PATIENCE, async {
+            loop {
+                match found(node, item).await {
+                    Err(failure) if failure.error.status().code == 503 => sleep(Duration::from_millis(100)).await,
+                    answered => return answered,
+                }
+            }
+        });
+        match found.await.expect("a region that has settled answers") {
+            Ok(value) => held.extend(value.map(|value| (item, value))),
+            Err(failure) => panic!("a region that has settled answers: {failure:?}"),
         }
     }
     held
+}
+
+/// The value of an item, if it is there.
+async fn found(node: &Arc<Node>, item: Item) -> Result<Option<u64>, Failure> {
+    let verb = ItemVerb::Read {
+        item: ItemSelector::Id(item.1.to_owned()),
+    };
+    let operation = item_operation(item.0, verb, Precondition::None);
+    match node.execute(request(operation, Options::default())).await {
+        Ok(Reply {
+            outcome: Outcome::Found(resource),
+            ..
+        }) => Ok(Some(value_of(&resource.body))),
+        Ok(other) => panic!("a read answers with what it has found: {other:?}"),
+        Err(failure) if failure.error.status().code == 404 => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Where the logs of the container's partitions stand.

@@ -19,7 +19,7 @@ use crate::catalogue::{ContainerEntry, RangeEntry, Record};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::Events;
-use crate::geo::duty::{Duty, EVERYWHERE_WAIT, Promise, unconfirmed};
+use crate::geo::duty::{Duty, EVERYWHERE_WAIT, Promise, cannot_tell, unconfirmed};
 use crate::metadata::conflicts::ConflictLimits;
 use crate::meters::Meters;
 use crate::partition::Partition;
@@ -311,7 +311,16 @@ impl Node {
         if self.is_strong(options) {
             // Asked first: what was read by a region that was left out does not become right when it is taken back.
             self.check_in_quorum()?;
-            partition.wait_committed(lsn).await?;
+            // Who was told by another region and now writes itself is told no more.
+            if partition.is_told() && self.duty.writes() {
+                return Err(cannot_tell());
+            }
+            tokio::select! {
+                biased;
+                // Both are safe to drop.
+                committed = partition.wait_committed(lsn) => committed?,
+                () = self.duty.role_changes() => return Err(cannot_tell()),
+            }
             // And last: one that was left out meanwhile may lack what has been acknowledged since.
             self.check_in_quorum()?;
         }

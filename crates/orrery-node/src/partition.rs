@@ -183,6 +183,11 @@ impl Partition {
         .await
     }
 
+    /// Whether this region is told what every region has, because another one counts it.
+    pub fn is_told(&self) -> bool {
+        matches!(self.commitment, Commitment::Learned(_))
+    }
+
     /// Sends a command to the writer and waits for its answer. Going away early does not undo it.
     pub async fn command(&self, command: Command) -> Result<Answer> {
         self.submit(command).await?.await

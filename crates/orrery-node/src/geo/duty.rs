@@ -128,6 +128,12 @@ impl Duty {
         self.term.modify(|term| term.0 += 1);
     }
 
+    /// Completes when this region begins or ceases to write.
+    pub async fn role_changes(&self) {
+        let now = *self.term.read();
+        self.term.wait_for(|term| *term != now).await;
+    }
+
     pub fn is_left_out(&self) -> bool {
         self.left_out.load(Ordering::Acquire)
     }
@@ -239,11 +245,16 @@ impl LogDuty {
 pub async fn confirmed(everywhere: impl Future<Output = bool>) -> Result<()> {
     match tokio::time::timeout(COMMITTED_WAIT, everywhere).await {
         Ok(true) => Ok(()),
-        _ => Err(Error::new(
-            Status::UNAVAILABLE,
-            "This region cannot tell now whether it is up to date with the others.",
-        )),
+        _ => Err(cannot_tell()),
     }
+}
+
+/// Of a strong read that this region can neither answer nor refuse for good.
+pub fn cannot_tell() -> Error {
+    Error::new(
+        Status::UNAVAILABLE,
+        "This region cannot tell now whether it is up to date with the others.",
+    )
 }
 
 /// Of what is durable here and may never be anywhere else.
