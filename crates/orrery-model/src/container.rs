@@ -64,7 +64,6 @@ impl ContainerDefinition {
         let mut fields = Object::new();
         fields.insert("id", Value::from(id));
         let indexing_policy = indexing::normalise(read::object(body, "indexingPolicy")?)?;
-        let index_rules = IndexRules::of(&indexing_policy);
         fields.insert("indexingPolicy", Value::Object(indexing_policy));
         fields.insert("partitionKey", shown_key);
         let conflicts = policies::normalise_conflicts(read::object(body, "conflictResolutionPolicy")?)?;
@@ -83,11 +82,11 @@ impl ContainerDefinition {
             .transpose()?;
         let default_ttl = policies::default_ttl(&fields)?;
         Ok(ContainerDefinition {
+            index_rules: IndexRules::of_container(&fields),
             fields,
             partition_key,
             unique_keys: unique_keys.unwrap_or_default(),
             default_ttl,
-            index_rules,
         })
     }
 

@@ -67,12 +67,7 @@ impl Definition {
             languages: entries(full_text.and_then(|policy| policy.get("fullTextPaths")))
                 .filter_map(language)
                 .collect(),
-            index_rules: Some(
-                fields
-                    .get("indexingPolicy")
-                    .and_then(Value::as_object)
-                    .map_or_else(|| IndexRules::of(&Object::new()), IndexRules::of),
-            ),
+            index_rules: Some(IndexRules::of_container(fields)),
             composite_indexes: Some(
                 entries(
                     fields

@@ -1,8 +1,9 @@
 //! Which properties of an item are indexed, decided once per definition so that a walk over an item asks one small
 //! question per step.
 //!
-//! The more precise path wins: a longer one beats a shorter one, and at equal depth `/?` beats `/*`. What the rules do
-//! not say: how a value is written into the index.
+//! The more precise path wins: a longer one beats a shorter one, and at equal depth `/?` beats `/*`. Words of texts and places
+//! of geometries are indexed where the policy says so, whatever it says about values. What the rules do not say: how a value
+//! is written into the index.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,8 @@ use crate::json::{Object, Value};
 const SYSTEM_UNINDEXED: [&str; 4] = ["_rid", "_self", "_attachments", "_etag"];
 /// Properties that are always indexed where anything is.
 const ALWAYS_INDEXED: [&str; 2] = ["id", "_ts"];
+/// The language of a text where no policy names one.
+const DEFAULT_LANGUAGE: &str = "en-US";
 
 /// The indexing policy in a form to walk along.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,11 @@ pub struct IndexRules {
     root: IndexRule,
     composites: Vec<CompositeIndex>,
     enabled: bool,
+    has_geometries: bool,
+    /// Coordinates are planar instead of on the globe.
+    planar: bool,
+    /// Stands for any index there could be.
+    boundless: bool,
 }
 
 /// What holds at one place of an item.
@@ -29,6 +37,11 @@ pub struct IndexRule {
     here: Option<bool>,
     /// `/*` here: this place and everything below.
     below: Option<bool>,
+    /// The language whose words of a text here are indexed.
+    language: Option<String>,
+    /// A geometry here is indexed by its place, and with `geometries_below` every one below as well.
+    geometry_here: bool,
+    geometries_below: bool,
     names: BTreeMap<String, IndexRule>,
     elements: Option<Box<IndexRule>>,
 }
@@ -51,11 +64,41 @@ pub struct IndexPlace<'a> {
     rule: Option<&'a IndexRule>,
     /// What the nearest `/*` above says.
     inherited: bool,
+    /// Whether a spatial index above covers everything below it.
+    geometries: bool,
 }
 
 impl IndexRules {
-    /// Reads a policy. One without any paths includes everything.
+    /// Reads the policies of a container's definition.
+    pub fn of_container(fields: &Object) -> IndexRules {
+        let nothing = Object::new();
+        let policy = fields.get("indexingPolicy").and_then(Value::as_object);
+        let mut rules = IndexRules::read(policy.unwrap_or(&nothing), fields.get("fullTextPolicy"));
+        let surface = fields.get("geospatialConfig").and_then(|config| config.get("type"));
+        rules.planar = surface
+            .and_then(Value::as_str)
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"));
+        rules
+    }
+
+    /// Reads an indexing policy by itself. One without any paths includes everything.
     pub fn of(policy: &Object) -> IndexRules {
+        IndexRules::read(policy, None)
+    }
+
+    /// Every index that a query could use.
+    pub fn boundless(planar: bool) -> IndexRules {
+        let mut rules = IndexRules::of(&Object::new());
+        rules.root.geometries_below = true;
+        IndexRules {
+            has_geometries: true,
+            planar,
+            boundless: true,
+            ..rules
+        }
+    }
+
+    fn read(policy: &Object, full_text: Option<&Value>) -> IndexRules {
         if policy.get("indexingMode").and_then(Value::as_str) == Some("none") {
             return IndexRules::default();
         }
@@ -75,10 +118,27 @@ impl IndexRules {
         for name in ALWAYS_INDEXED {
             root.names.entry(name.to_owned()).or_default().here = Some(true);
         }
+        for path in paths(policy.get("fullTextIndexes")) {
+            let language = language(full_text, &path);
+            if let Some(rule) = root.at(&path) {
+                rule.language = Some(language);
+            }
+        }
+        let mut has_geometries = false;
+        for path in paths(policy.get("spatialIndexes")) {
+            if let Some(rule) = root.at(&path) {
+                rule.geometry_here = true;
+                rule.geometries_below |= path.reach == Reach::Everything;
+                has_geometries = true;
+            }
+        }
         IndexRules {
             root,
             composites: composites(policy),
             enabled: true,
+            has_geometries,
+            planar: false,
+            boundless: false,
         }
     }
 
@@ -91,6 +151,21 @@ impl IndexRules {
         &self.composites
     }
 
+    /// Whether geometries are indexed by their places, anywhere.
+    pub fn has_geometries(&self) -> bool {
+        self.has_geometries
+    }
+
+    /// Whether coordinates are planar instead of on the globe.
+    pub fn is_planar(&self) -> bool {
+        self.planar
+    }
+
+    /// Whether the words of a text at this place are indexed in a language.
+    pub fn has_words(&self, place: IndexPlace<'_>, language: &str) -> bool {
+        self.boundless || place.language() == Some(language)
+    }
+
     /// Whether a property of the item is one that the service writes and nobody asked to index.
     pub fn is_system_property(name: &str) -> bool {
         SYSTEM_UNINDEXED.contains(&name)
@@ -101,6 +176,7 @@ impl IndexRules {
         IndexPlace {
             rule: Some(&self.root),
             inherited: self.enabled && self.root.below.unwrap_or(false),
+            geometries: self.root.geometries_below,
         }
     }
 }
@@ -126,6 +202,15 @@ impl IndexRule {
             Reach::Scalar | Reach::Exact => rule.here = Some(included),
         }
     }
+
+    /// The rule of a path; `None` for a path that stands for several.
+    fn at(&mut self, path: &IndexPath) -> Option<&mut IndexRule> {
+        path.segments.iter().try_fold(self, |rule, segment| match segment {
+            IndexSegment::Name(name) => Some(rule.names.entry(name.clone()).or_default()),
+            IndexSegment::Elements => Some(&mut **rule.elements.get_or_insert_default()),
+            IndexSegment::Tuple(_) => None,
+        })
+    }
 }
 
 impl<'a> IndexPlace<'a> {
@@ -134,9 +219,19 @@ impl<'a> IndexPlace<'a> {
         self.rule.and_then(|rule| rule.here).unwrap_or(self.inherited)
     }
 
+    /// The language whose words of a text at this place are indexed.
+    pub fn language(self) -> Option<&'a str> {
+        self.rule.and_then(|rule| rule.language.as_deref())
+    }
+
+    /// Whether a geometry at this place is indexed by where it lies.
+    pub fn has_geometry(self) -> bool {
+        self.geometries || self.rule.is_some_and(|rule| rule.geometry_here)
+    }
+
     /// Whether anything at or below this place can be indexed.
     pub fn reaches_anything(self) -> bool {
-        self.inherited || self.rule.is_some()
+        self.inherited || self.geometries || self.rule.is_some()
     }
 
     /// The member of that name.
@@ -153,6 +248,7 @@ impl<'a> IndexPlace<'a> {
         IndexPlace {
             rule,
             inherited: rule.and_then(|rule| rule.below).unwrap_or(self.inherited),
+            geometries: self.geometries || rule.is_some_and(|rule| rule.geometries_below),
         }
     }
 }
@@ -163,6 +259,23 @@ fn entries(list: Option<&Value>) -> impl Iterator<Item = &Value> {
 
 fn paths(list: Option<&Value>) -> impl Iterator<Item = IndexPath> {
     entries(list).filter_map(|entry| IndexPath::parse(entry.get("path")?.as_str()?).ok())
+}
+
+/// The language that a full-text policy gives the texts at a path.
+fn language(full_text: Option<&Value>, path: &IndexPath) -> String {
+    let policy = |name| full_text.and_then(|policy| policy.get(name));
+    let is_same = |entry: &&Value| {
+        let own = entry.get("path").and_then(Value::as_str);
+        own.and_then(|own| IndexPath::parse(own).ok())
+            .is_some_and(|own| own.segments == path.segments)
+    };
+    entries(policy("fullTextPaths"))
+        .find(is_same)
+        .and_then(|entry| entry.get("language"))
+        .or_else(|| policy("defaultLanguage"))
+        .and_then(Value::as_str)
+        .unwrap_or(DEFAULT_LANGUAGE)
+        .to_owned()
 }
 
 /// The composite indexes. One whose paths lead through arrays can hold nothing and is left out.
@@ -251,6 +364,32 @@ mod tests {
     fn mode_none_indexes_nothing_at_all() {
         let rules = rules(r#"{"indexingMode":"none"}"#);
         assert!(!rules.is_enabled() && !is_indexed(&rules, &["id"]));
+    }
+
+    #[test]
+    fn texts_have_the_language_of_their_path_or_of_the_container() {
+        let fields = parse_value(
+            br#"{"indexingPolicy":{"includedPaths":[],"excludedPaths":[{"path":"/*"}],
+                  "fullTextIndexes":[{"path":"/a"},{"path":"/b/c"}]},
+                "fullTextPolicy":{"defaultLanguage":"fr-FR","fullTextPaths":[{"path":"/a"},{"path":"/b/c","language":"de-DE"}]}}"#,
+        );
+        let rules = IndexRules::of_container(fields.unwrap().as_object().unwrap());
+        assert_eq!(rules.root().member("a").language(), Some("fr-FR"));
+        assert_eq!(rules.root().member("b").member("c").language(), Some("de-DE"));
+        assert!(!is_indexed(&rules, &["a"]), "the values have nothing to do with it");
+        assert_eq!(rules.root().member("z").language(), None);
+    }
+
+    #[test]
+    fn geometries_are_indexed_at_their_path_or_everywhere_below_it() {
+        let rules = rules(
+            r#"{"includedPaths":[{"path":"/*"}],"spatialIndexes":[{"path":"/at/?"},{"path":"/places/*"},{"path":"/list/[]/at/?"}]}"#,
+        );
+        let root = rules.root();
+        assert!(root.member("at").has_geometry() && !root.member("at").member("x").has_geometry());
+        assert!(root.member("places").has_geometry() && root.member("places").member("x").element().has_geometry());
+        assert!(root.member("list").element().member("at").has_geometry());
+        assert!(!root.has_geometry() && !root.member("other").has_geometry() && rules.has_geometries());
     }
 
     #[test]

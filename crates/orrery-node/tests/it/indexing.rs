@@ -42,9 +42,11 @@ const ONLY_TAGS: &str = r#"{"includedPaths":[{"path":"/tag/?"}],"excludedPaths":
     "compositeIndexes":[[{"path":"/tag"},{"path":"/n","order":"descending"}]]}"#;
 
 async fn replace_policy(world: &World, policy: &str) {
-    let body = format!(
-        r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"indexingPolicy":{policy}}}"#
-    );
+    replace_fields(world, &format!(r#""indexingPolicy":{policy}"#)).await;
+}
+
+async fn replace_fields(world: &World, fields: &str) {
+    let body = format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},{fields}}}"#);
     let verb = MetadataVerb::Replace {
         target: named("c"),
         body: json::parse_value(body.as_bytes()).unwrap(),
@@ -181,6 +183,59 @@ async fn a_changed_policy_is_applied_while_queries_and_writes_go_on() {
     assert_eq!(
         world.query(sorted).await.unwrap(),
         ["505", "405", "305", "205", "105", "5"]
+    );
+}
+
+/// Texts in a language and geometries have indexes of their own.
+fn searched(language: &str) -> String {
+    format!(
+        r#""indexingPolicy":{{"includedPaths":[{{"path":"/n/?"}}],"excludedPaths":[{{"path":"/*"}}],
+            "fullTextIndexes":[{{"path":"/text"}}],"spatialIndexes":[{{"path":"/at/*","types":["Point"]}}]}},
+        "fullTextPolicy":{{"defaultLanguage":"{language}","fullTextPaths":[{{"path":"/text","language":"{language}"}}]}}"#
+    )
+}
+
+#[tokio::test]
+async fn words_and_places_are_found_by_indexes_once_the_policy_has_them() {
+    let world = World::new().await;
+    world
+        .with_container(&format!(r#","indexingPolicy":{EVERYTHING}"#))
+        .await;
+    for n in 0..N_ITEMS {
+        let text = ["Mountains and lakes", "running rivers", "tall houses"][n % 3];
+        let at = format!(r#"{{"type":"Point","coordinates":[{},46]}}"#, n as f64 / 10.0);
+        let body = format!(r#"{{"id":"i{n}","pk":"p{}","text":"{text} w{n}","at":{at}}}"#, n % 7);
+        world.create(&format!("p{}", n % 7), &body).await.unwrap();
+    }
+    let words = "SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, 'w17')";
+    let near = r#"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.at, {"type":"Point","coordinates":[3.1,46]}) < 500"#;
+    let plural = "SELECT VALUE COUNT(1) FROM c WHERE FullTextContains(c.text, 'house')";
+    let answers = async |world: &World| {
+        let mut answers = Vec::new();
+        for sql in [words, near, plural] {
+            answers.push(world.query(sql).await.unwrap());
+        }
+        answers
+    };
+    let scanned = answers(&world).await;
+    assert_eq!(scanned, [vec![r#""i17""#], vec![r#""i31""#], vec!["200"]]);
+    assert_eq!(n_read(&world, words).await, N_ITEMS as u64);
+
+    replace_fields(&world, &searched("en-US")).await;
+    applied(&world).await;
+    assert_eq!(answers(&world).await, scanned);
+    assert_eq!([n_read(&world, words).await, n_read(&world, near).await], [1, 1]);
+    assert_eq!(n_read(&world, plural).await, 200);
+
+    // In another language the words have other stems, so the index is made anew.
+    replace_fields(&world, &searched("it-IT")).await;
+    applied(&world).await;
+    assert_eq!(answers(&world).await[..2], scanned[..2]);
+    assert_eq!(n_read(&world, words).await, 1);
+    assert_eq!(
+        world.query(plural).await.unwrap(),
+        ["0"],
+        "the plural is no form of it in Italian"
     );
 }
 

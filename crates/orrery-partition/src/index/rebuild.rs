@@ -17,10 +17,19 @@ use crate::stored::StoredItem;
 /// Entries removed for each item a step may take: a step that removes is about as large as one that builds.
 const REMOVED_PER_ITEM: usize = 16;
 
-/// Names the policy that entries are made under.
+/// Names the policy that entries are made under. Words depend on the language of their text, cells on the surface.
 pub(crate) fn fingerprint(definition: &ContainerDefinition) -> u64 {
     let mut text = Vec::new();
-    json::print(&Value::Object(definition.indexing_policy().clone()), &mut text);
+    let policy = definition.indexing_policy();
+    json::print(&Value::Object(policy.clone()), &mut text);
+    for (index, depends_on) in [
+        ("fullTextIndexes", "fullTextPolicy"),
+        ("spatialIndexes", "geospatialConfig"),
+    ] {
+        if let (Some(_), Some(other)) = (policy.get(index), definition.fields().get(depends_on)) {
+            json::print(other, &mut text);
+        }
+    }
     let hash = ChainHash::ZERO.chain(&text).0;
     u64::from_le_bytes(*hash.first_chunk().expect("the hash has 16 bytes"))
 }

@@ -20,6 +20,8 @@ use crate::keys::{self, KeySpace};
 use crate::storage::View as _;
 use crate::stored::StoredItem;
 
+mod words_and_places;
+
 const POLICIES: [&str; 4] = [
     r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#,
     r#"{"includedPaths":[{"path":"/a/?"},{"path":"/tags/*"}],"excludedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#,
@@ -127,7 +129,12 @@ fn query() -> impl Strategy<Value = String> {
 }
 
 fn bench(policy: &str, items: &[(u8, String)]) -> Bench {
-    let mut bench = Bench::new(definition(&format!(r#","indexingPolicy":{policy}"#)));
+    of_definition(&format!(r#","indexingPolicy":{policy}"#), items)
+}
+
+/// A partition of a container with these fields, and items.
+fn of_definition(fields: &str, items: &[(u8, String)]) -> Bench {
+    let mut bench = Bench::new(definition(fields));
     for (index, (key, fields)) in items.iter().enumerate() {
         let key = ["p", "q", "r"][usize::from(*key % 3)];
         let draft = bench.draft(key, &format!("i{index}"), fields).unwrap();

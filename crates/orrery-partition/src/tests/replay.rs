@@ -53,12 +53,14 @@ const KEYS: [&str; 4] = ["p", "q", "r", "s"];
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Long for the little time that passes here, so that some is trimmed and some is not.
 const KEEPS: &str = r#","changeFeedPolicy":{"retentionDuration":1}"#;
-const POLICIES: [&str; 4] = [
+const POLICIES: [&str; 5] = [
     r#"{"includedPaths":[{"path":"/*"}]}"#,
     r#"{"includedPaths":[{"path":"/email/?"}],"excludedPaths":[{"path":"/*"}]}"#,
     r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/pk"},{"path":"/email","order":"descending"}]]}"#,
     r#"{"indexingMode":"none","automatic":false}"#,
+    r#"{"includedPaths":[{"path":"/*"}],"fullTextIndexes":[{"path":"/id"},{"path":"/pk"}],"spatialIndexes":[{"path":"/at/?"}]}"#,
 ];
+const TEXTS: &str = r#","fullTextPolicy":{"fullTextPaths":[{"path":"/id"},{"path":"/pk","language":"de-DE"}]}"#;
 const UNIQUE: &str = r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}"#;
 
 fn step() -> impl Strategy<Value = StepEvent> {
@@ -80,7 +82,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..4u8, 1..4usize).prop_map(|(key, limit)| Event::DeleteKey(key, limit)),
         2 => Just(Event::Purge),
         1 => (1..4usize).prop_map(Event::Trim),
-        1 => (prop::option::of(prop_oneof![Just(-1), 1..30i32]), any::<bool>(), 0..4u8)
+        1 => (prop::option::of(prop_oneof![Just(-1), 1..30i32]), any::<bool>(), 0..5u8)
             .prop_map(|(ttl, keeps, policy)| Event::Define(ttl, keeps, policy)),
         3 => (1..4u32).prop_map(Event::Reindex),
         3 => (1..15u64).prop_map(Event::Advance),
@@ -148,7 +150,7 @@ pub(super) fn play(bench: &mut Bench, event: &Event, n_definitions: &mut u64) {
             Command::Define {
                 version: *n_definitions,
                 definition: definition(&format!(
-                    r#"{ttl}{UNIQUE},"indexingPolicy":{}"#,
+                    r#"{ttl}{UNIQUE}{TEXTS},"indexingPolicy":{}"#,
                     POLICIES[usize::from(*policy)]
                 ))
                 .to_stored()
@@ -297,7 +299,7 @@ fn expected_index(bench: &Bench) -> BTreeSet<Bytes> {
 
 proptest! {
     #[test]
-    fn a_changed_policy_is_applied_in_the_end(events in events(30), policy in 0..4u8) {
+    fn a_changed_policy_is_applied_in_the_end(events in events(30), policy in 0..5u8) {
         let (mut bench, mut n_definitions) = (bench(), 1);
         events.iter().for_each(|event| play(&mut bench, event, &mut n_definitions));
         play(&mut bench, &Event::Define(None, true, policy), &mut n_definitions);

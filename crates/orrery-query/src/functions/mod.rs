@@ -12,7 +12,7 @@ pub(crate) mod full_text;
 mod item;
 mod math;
 mod registry;
-mod spatial;
+pub(crate) mod spatial;
 mod string;
 mod type_check;
 pub(crate) mod vector;

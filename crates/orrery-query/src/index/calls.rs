@@ -6,6 +6,7 @@ use super::condition::{Analysis, Condition};
 use super::encode::{ARRAY, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE};
 use super::path::{Segment, TermPath};
 use super::range::TermRange;
+use super::{places, words};
 use crate::plan::Expr;
 
 /// Functions that are true for strings only.
@@ -22,6 +23,12 @@ const OF_STRINGS: [&str; 9] = [
 ];
 
 pub(super) fn condition(analysis: &Analysis<'_>, name: &str, arguments: &[Expr]) -> Condition {
+    match name {
+        "FULLTEXTCONTAINS" | "FULLTEXTCONTAINSALL" => return words::condition(analysis, arguments, Condition::all),
+        "FULLTEXTCONTAINSANY" => return words::condition(analysis, arguments, Condition::one_of),
+        "ST_WITHIN" | "ST_INTERSECTS" => return places::condition(analysis, arguments),
+        _ => {}
+    }
     let Some(path) = arguments.first().and_then(|argument| analysis.path(argument)) else {
         return Condition::Any;
     };

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 
 use orrery_model::Value;
-use orrery_model::container::index_rules::IndexRules;
+use orrery_model::container::index_rules::{IndexPlace, IndexRules};
 
-use super::calls;
 use super::path::{Segment, TermPath};
 use super::range::{Side, TermRange};
+use super::{calls, places};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Collection, Expr, Input, Plan, Source, Step};
 use crate::run::Constants;
@@ -163,7 +163,8 @@ fn merge_range(kept: &mut Vec<Condition>, range: TermRange) {
 }
 
 pub(super) struct Analysis<'a> {
-    rules: &'a IndexRules,
+    pub(super) rules: &'a IndexRules,
+    pub(super) planar: bool,
     constants: Constants,
     /// The path that each frame is bound to, if it is one.
     frames: Vec<Option<TermPath>>,
@@ -173,6 +174,7 @@ impl<'a> Analysis<'a> {
     pub(super) fn new(plan: &Plan, rules: &'a IndexRules) -> Analysis<'a> {
         Analysis {
             rules,
+            planar: plan.planar,
             constants: Constants::new(plan.planar),
             frames: vec![Some(TermPath::default())],
         }
@@ -318,7 +320,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// The value of an expression that needs no item; the inner `None` is undefined.
-    fn constant<'e>(&self, expr: &'e Expr) -> Option<Option<Cow<'e, Value>>> {
+    pub(super) fn constant<'e>(&self, expr: &'e Expr) -> Option<Option<Cow<'e, Value>>> {
         match expr {
             Expr::Constant(value) => Some(value.as_ref().map(Cow::Borrowed)),
             other => self.constants.value(other).map(|value| Some(Cow::Owned(value))),
@@ -330,7 +332,12 @@ impl<'a> Analysis<'a> {
         let (path, operator, value) = match (self.indexed(left), self.indexed(right)) {
             (Some(path), None) => (path, operator, self.constant(right)),
             (None, Some(path)) => (path, mirrored(operator), self.constant(left)),
-            _ => return Condition::Any,
+            _ => {
+                return Condition::all(vec![
+                    places::distance(self, left, operator, right),
+                    places::distance(self, right, mirrored(operator), left),
+                ]);
+            }
         };
         let value = match value {
             Some(Some(value)) => value,
@@ -361,11 +368,15 @@ fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     }
 }
 
-/// Whether values at a path are indexed.
-pub fn covers(rules: &IndexRules, path: &TermPath) -> bool {
-    let place = path.segments.iter().fold(rules.root(), |place, segment| match segment {
+/// What the rules say about a path.
+pub(super) fn place<'r>(rules: &'r IndexRules, path: &TermPath) -> IndexPlace<'r> {
+    path.segments.iter().fold(rules.root(), |place, segment| match segment {
         Segment::Name(name) => place.member(name),
         Segment::Elements => place.element(),
-    });
-    !path.segments.is_empty() && place.is_indexed()
+    })
+}
+
+/// Whether values at a path are indexed.
+pub fn covers(rules: &IndexRules, path: &TermPath) -> bool {
+    !path.segments.is_empty() && place(rules, path).is_indexed()
 }

@@ -10,14 +10,16 @@ mod condition;
 mod encode;
 mod order;
 mod path;
+mod places;
 mod range;
 mod report;
 mod terms;
+mod words;
 
 pub use condition::{Condition, covers};
 pub use encode::{Code, read_code, successor};
 pub use order::{IndexOrder, OrderSource};
-pub use path::{PathHash, Segment, TermPath};
+pub use path::{Aspect, PathHash, Segment, TermPath};
 pub use range::TermRange;
 pub use report::IndexUse;
 pub use terms::{Terms, composite_hash};

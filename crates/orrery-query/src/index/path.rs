@@ -1,4 +1,5 @@
-//! Paths of an index, known by a hash. All elements of an array share one path.
+//! Paths of an index, known by a hash. All elements of an array share one path. What is found at a path by its words, or by the
+//! cells it lies in, has paths of its own.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -8,6 +9,10 @@ pub struct PathHash(pub u64);
 
 /// Stands for any element of an array. A name is valid UTF-8 and never equals it.
 const ELEMENTS: &[u8] = &[0xFF];
+/// Begins what stands for the words of a text, followed by their language.
+const WORDS: u8 = 0xFE;
+/// Stands for the cells of a geometry.
+const CELLS: &[u8] = &[0xFD];
 
 impl PathHash {
     /// The item itself.
@@ -21,6 +26,16 @@ impl PathHash {
         PathHash(xxh3_64_with_seed(ELEMENTS, self.0))
     }
 
+    /// The words of the text here, in a language.
+    pub fn words(self, language: &str) -> PathHash {
+        PathHash(xxh3_64_with_seed(&[&[WORDS], language.as_bytes()].concat(), self.0))
+    }
+
+    /// The cells that the geometry here lies in.
+    pub fn cells(self) -> PathHash {
+        PathHash(xxh3_64_with_seed(CELLS, self.0))
+    }
+
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
@@ -32,25 +47,49 @@ pub enum Segment {
     Elements,
 }
 
+/// What of a value is indexed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Aspect {
+    /// The value itself.
+    #[default]
+    Value,
+    /// The words of a text, in a language.
+    Words(String),
+    /// The cells that a geometry lies in.
+    Cells,
+}
+
 /// A path as a search names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TermPath {
     pub segments: Vec<Segment>,
+    pub aspect: Aspect,
 }
 
 impl TermPath {
     pub fn hash(&self) -> PathHash {
-        self.segments
+        let place = self
+            .segments
             .iter()
             .fold(PathHash::ROOT, |hash, segment| match segment {
                 Segment::Name(name) => hash.member(name),
                 Segment::Elements => hash.element(),
-            })
+            });
+        match &self.aspect {
+            Aspect::Value => place,
+            Aspect::Words(language) => place.words(language),
+            Aspect::Cells => place.cells(),
+        }
     }
 
-    /// Whether every item has at most one value at this path.
+    /// The same path, of which another aspect is looked at.
+    pub(super) fn seen_as(self, aspect: Aspect) -> TermPath {
+        TermPath { aspect, ..self }
+    }
+
+    /// Whether every item has at most one term at this path.
     pub fn is_single(&self) -> bool {
-        !self.segments.contains(&Segment::Elements)
+        self.aspect == Aspect::Value && !self.segments.contains(&Segment::Elements)
     }
 
     /// The names, when the path leads through no array.

@@ -3,7 +3,7 @@
 use orrery_model::{Number, Value};
 
 use super::encode::{self, encode, encode_string_start, read_code, read_string, successor};
-use super::path::{PathHash, Segment, TermPath};
+use super::path::{Aspect, PathHash, Segment, TermPath};
 
 /// The terms of one path from `from` up to but not including `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +93,10 @@ impl TermRange {
 
     /// The one id that items in this range have, if it is a range of ids.
     pub(super) fn id(&self) -> Option<String> {
-        match self.path.segments.as_slice() {
-            [Segment::Name(name)] if name == "id" && self.is_exact => read_string(&self.from[size_of::<PathHash>()..]),
+        match (self.path.segments.as_slice(), &self.path.aspect) {
+            ([Segment::Name(name)], Aspect::Value) if name == "id" && self.is_exact => {
+                read_string(&self.from[size_of::<PathHash>()..])
+            }
             _ => None,
         }
     }

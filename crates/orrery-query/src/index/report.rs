@@ -3,14 +3,14 @@
 use std::fmt;
 
 use orrery_model::container::index_rules::IndexRules;
-use orrery_model::json::Object;
 
 use super::condition::Condition;
 use super::order::{IndexOrder, OrderSource};
-use super::path::{Segment, TermPath};
+use super::path::{Aspect, Segment, TermPath};
 use crate::plan::Plan;
 
-/// Indexes as their paths: `/a/b/?` for one path, `/a ASC` for each of a composite index.
+/// Indexes as their paths: `/a/b/?` for one path, `/a/b/*` for a spatial and `/a/b` for a full-text index, `/a ASC` for each of
+/// a composite index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexUse {
     pub used: Vec<String>,
@@ -21,7 +21,7 @@ pub struct IndexUse {
 
 impl IndexUse {
     pub fn of(plan: &Plan, rules: &IndexRules) -> IndexUse {
-        let everything = IndexRules::of(&Object::new());
+        let everything = IndexRules::boundless(plan.planar);
         let order = IndexOrder::of(plan, rules);
         let sorted_path = order.as_ref().and_then(IndexOrder::path).cloned();
         let mut used = paths(&Condition::of(plan, rules));
@@ -39,13 +39,22 @@ impl IndexUse {
             true => composite_for(&could, rules),
             false => Vec::new(),
         };
-        let text = |paths: Vec<TermPath>| paths.iter().map(|path| format!("{path}/?")).collect();
+        let text = |paths: Vec<TermPath>| paths.iter().map(spec).collect();
         IndexUse {
             used: text(used),
             missing: text(missing),
             used_composites,
             missing_composites,
         }
+    }
+}
+
+/// An index of one path, as a policy writes it.
+fn spec(path: &TermPath) -> String {
+    match path.aspect {
+        Aspect::Value => format!("{path}/?"),
+        Aspect::Words(_) => path.to_string(),
+        Aspect::Cells => format!("{path}/*"),
     }
 }
 
@@ -132,6 +141,21 @@ mod tests {
         );
         assert_eq!(report.used, ["/tags/[]/x/?", "/z/?"]);
         assert_eq!(report.missing, [r#"/"a-b"/?"#]);
+    }
+
+    #[test]
+    fn words_and_places_use_indexes_of_their_own() {
+        let query = r#"SELECT * FROM c WHERE FullTextContains(c.text, "mountain") AND
+            ST_DISTANCE(c.at, {"type":"Point","coordinates":[7,46]}) < 100"#;
+        let report = index_use(
+            query,
+            r#"{"includedPaths":[{"path":"/*"}],"fullTextIndexes":[{"path":"/text"}],"spatialIndexes":[{"path":"/at/?"}]}"#,
+        );
+        assert_eq!(report.used, ["/at/*", "/text"]);
+        assert!(report.missing.is_empty() && report.missing_composites.is_empty());
+        let without = index_use(query, r#"{"includedPaths":[{"path":"/*"}]}"#);
+        assert!(without.used.is_empty());
+        assert_eq!(without.missing, ["/at/*", "/text"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The terms of an item under an indexing policy.
 //!
 //! Every indexed value gives a term, arrays and objects one that tells their type, so that searches for what exists need
-//! nothing else. All terms of an item lie in one buffer. An item with too many is *overfull*: it has none, and searches
+//! nothing else; a text gives one per word and a geometry one per cell where the policy asks for them. All terms of an item lie in one buffer. An item with too many is *overfull*: it has none, and searches
 //! must consider it always.
 
 use orrery_model::Value;
@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::encode::{encode, encode_met};
 use super::path::PathHash;
+use super::{places, words};
 
 /// Terms of one item, all kinds together.
 const TERMS_MAX: usize = 8_192;
@@ -52,8 +53,8 @@ impl Terms {
 
     /// The terms of an item by its text.
     pub fn of_text(rules: &IndexRules, text: &[u8]) -> Result<Terms, JsonError> {
-        // Composites look for several values at once, so they need a tree.
-        if rules.is_enabled() && rules.composites().is_empty() {
+        // Composites and geometries take several values at once, so they need a tree.
+        if rules.is_enabled() && rules.composites().is_empty() && !rules.has_geometries() {
             let mut gather = Gather::new(rules);
             let root = gather.root();
             if walk(text, &mut gather, root) {
@@ -167,6 +168,18 @@ struct Gather<'r> {
 }
 
 impl<'r> Gather<'r> {
+    fn term(&mut self, path: PathHash, value: Met<'_>) {
+        if self.terms.overfull {
+            return;
+        }
+        let Terms { bytes, singles, .. } = &mut self.terms;
+        let start = bytes.len() as u32;
+        bytes.extend_from_slice(&path.to_bytes());
+        encode_met(value, bytes);
+        singles.push((start, bytes.len() as u32));
+        self.terms.overfull = singles.len() > TERMS_MAX;
+    }
+
     fn new(rules: &'r IndexRules) -> Gather<'r> {
         Gather {
             rules,
@@ -191,6 +204,11 @@ impl<'r> Gather<'r> {
     fn parts(&mut self, value: &Value, place: Place<'r>) {
         match value {
             Value::Object(object) => {
+                if place.rules.has_geometry() {
+                    for cell in places::of_value(value, self.rules.is_planar()) {
+                        self.term(place.path.cells(), Met::String(&cell));
+                    }
+                }
                 for (name, member) in object.iter() {
                     if let Some(place) = self.member(place, name) {
                         self.tree(member, place);
@@ -229,17 +247,17 @@ impl<'r> Walk for Gather<'r> {
     }
 
     fn value(&mut self, place: Place<'r>, value: Met<'_>) {
-        if !place.rules.is_indexed() || self.terms.overfull {
-            return;
+        if let (Some(language), Met::String(text)) = (place.rules.language(), value) {
+            let path = place.path.words(language);
+            for word in words::of_text(language, text) {
+                self.term(path, Met::String(&word));
+            }
         }
-        let Terms { bytes, singles, .. } = &mut self.terms;
-        let start = bytes.len() as u32;
-        bytes.extend_from_slice(&place.path.to_bytes());
-        encode_met(value, bytes);
-        singles.push((start, bytes.len() as u32));
-        self.terms.overfull = singles.len() > TERMS_MAX;
-        if place.is_single {
-            self.terms.paths.push(place.path);
+        if place.rules.is_indexed() {
+            self.term(place.path, value);
+            if place.is_single {
+                self.terms.paths.push(place.path);
+            }
         }
     }
 }

@@ -84,6 +84,11 @@ impl Term {
         })
     }
 
+    /// The words that a text with this term has; `None` when others will do.
+    pub fn exact_words(&self) -> Option<&[String]> {
+        (self.distance == 0).then_some(&self.words)
+    }
+
     /// About how many rounds of a loop looking for it among words takes.
     pub fn work(&self, words: &[String]) -> usize {
         let n_bytes = |words: &[String]| words.iter().map(String::len).sum::<usize>();

@@ -13,6 +13,10 @@ static ELLIPSOID: LazyLock<Geodesic> = LazyLock::new(Geodesic::wgs84);
 
 /// The radius of a sphere about as large, for the steps of an iteration that is exact at its end.
 const RADIUS_METRES: f64 = 6_371_008.8;
+/// Seen from nearer than this a ring's direction is plain; from its antipode it is not.
+const FAR_METRES: f64 = 5_000_000.0;
+/// A circle of this radius holds the shortest way between any two of its points.
+const CONVEX_METRES: f64 = 9_900_000.0;
 /// Steps until the nearest point of an edge is found; three usually suffice.
 const STEPS_MAX: usize = 12;
 
@@ -32,6 +36,22 @@ fn direct(from: Point, azimuth: f64, metres: f64) -> (Point, f64) {
 fn turn(degrees: f64) -> f64 {
     let degrees = degrees.rem_euclid(360.0);
     if degrees > 180.0 { degrees - 360.0 } else { degrees }
+}
+
+/// Whether most of the globe lies left of a ring.
+pub(super) fn is_larger_on_the_left(ring: &Ring) -> bool {
+    Globe.left_area(ring) > ELLIPSOID.area() / 2.0
+}
+
+/// Whether a point lies beyond all of a ring: in no circle around the ring's first point that holds the ring, and that is small
+/// enough to hold what the ring encloses.
+fn is_beyond(ring: &Ring, point: Point) -> bool {
+    let Some(first) = ring.first() else { return true };
+    let metres = inverse(*first, point).0;
+    metres > FAR_METRES
+        && ring
+            .iter()
+            .all(|vertex| inverse(*first, *vertex).0 < metres.min(CONVEX_METRES))
 }
 
 impl Surface for Globe {
@@ -67,12 +87,15 @@ impl Surface for Globe {
     /// How often the ring turns around the point: once to the left means inside, once to the right means that the ring
     /// goes around the opposite of the inside, and not at all leaves the question to the ring's own direction.
     fn is_left_of(&self, ring: &Ring, point: Point) -> bool {
+        if is_beyond(ring, point) {
+            return is_larger_on_the_left(ring);
+        }
         let azimuths: Vec<f64> = ring.iter().map(|vertex| inverse(point, *vertex).1).collect();
         let turned: f64 = azimuths.windows(2).map(|pair| turn(pair[0] - pair[1])).sum();
         match (turned / 360.0).round() {
             turns if turns > 0.0 => true,
             turns if turns < 0.0 => false,
-            _ => self.left_area(ring) > ELLIPSOID.area() / 2.0,
+            _ => is_larger_on_the_left(ring),
         }
     }
 

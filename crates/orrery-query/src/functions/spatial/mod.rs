@@ -3,6 +3,7 @@
 //! On the globe everything is measured on the WGS-84 ellipsoid and edges are geodesics, so an edge between two points of
 //! one latitude bulges towards the pole.
 
+pub(crate) mod cells;
 mod functions;
 mod geometry;
 mod globe;

@@ -58,7 +58,12 @@ fn edges_cross(surface: &dyn Surface, a: &Geometry, b: &Geometry) -> bool {
     a.edges().any(|(a_start, a_end)| {
         b.edges().any(|(b_start, b_end)| {
             let splits = |start, end, one, other| surface.side(start, end, one) * surface.side(start, end, other) < 0.0;
-            splits(a_start, a_end, b_start, b_end) && splits(b_start, b_end, a_start, a_end)
+            // On a globe two ways cross on both sides of it: the edges must reach one and the same crossing.
+            let within_reach = || {
+                let reach = surface.distance(a_start, a_end) + surface.distance(b_start, b_end);
+                surface.distance(a_start, b_start) <= reach * (1.0 + 1e-9)
+            };
+            splits(a_start, a_end, b_start, b_end) && splits(b_start, b_end, a_start, a_end) && within_reach()
         })
     })
 }
