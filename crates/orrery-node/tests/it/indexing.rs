@@ -125,6 +125,8 @@ async fn a_query_reads_the_items_it_gives_and_no_others() {
         ("SELECT * FROM c ORDER BY c.n DESC OFFSET 0 LIMIT 5", 5),
         ("SELECT TOP 5 * FROM c WHERE c.even ORDER BY c.n", 9),
         ("SELECT * FROM c WHERE c.n = 5000", 0),
+        ("SELECT * FROM c WHERE CONTAINS(c.tag, '55')", 6),
+        ("SELECT * FROM c WHERE c.tag LIKE '%8' AND c.n > 590", 9),
         ("SELECT * FROM c WHERE c.tag || 'x' = 't5x'", N_ITEMS as u64),
     ] {
         assert_eq!(n_read(&world, sql).await, wanted, "{sql}");

@@ -283,8 +283,8 @@ impl Scope<'_> {
             if n_seen == limit {
                 return Ok(None);
             }
-            let pointer = pointer_of_term(&key)?;
-            if (first.as_slice()..end.as_slice()).contains(&pointer) {
+            let (code, pointer) = parts_of_term(&key)?;
+            if (first.as_slice()..end.as_slice()).contains(&pointer) && range.admits(code) {
                 found.push(entries::item_key(pointer));
             }
         }
@@ -292,10 +292,10 @@ impl Scope<'_> {
     }
 }
 
-/// The pointer at the end of a term entry's key.
-pub(super) fn pointer_of_term(key: &[u8]) -> Result<&[u8]> {
+/// The value's code and the pointer at the end of a term entry's key.
+fn parts_of_term(key: &[u8]) -> Result<(&[u8], &[u8])> {
     let rest = key.get(HEAD_BYTES..).unwrap_or_default();
     let code = orrery_query::index::read_code(rest, false)
         .ok_or_else(|| StorageError::Corrupt("an index entry is malformed".to_owned()))?;
-    Ok(&rest[code.length..])
+    Ok(rest.split_at(code.length))
 }

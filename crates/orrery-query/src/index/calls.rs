@@ -6,7 +6,9 @@ use super::condition::{Analysis, Condition};
 use super::encode::{ARRAY, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE};
 use super::path::{Segment, TermPath};
 use super::range::TermRange;
+use super::texts::TextTest;
 use super::{places, words};
+use crate::functions::Scalar;
 use crate::plan::Expr;
 
 /// Functions that are true for strings only.
@@ -22,7 +24,8 @@ const OF_STRINGS: [&str; 9] = [
     "STRINGEQUALS",
 ];
 
-pub(super) fn condition(analysis: &Analysis<'_>, name: &str, arguments: &[Expr]) -> Condition {
+pub(super) fn condition(analysis: &Analysis<'_>, function: Scalar, arguments: &[Expr]) -> Condition {
+    let name = function.name;
     match name {
         "FULLTEXTCONTAINS" | "FULLTEXTCONTAINSALL" => return words::condition(analysis, arguments, Condition::all),
         "FULLTEXTCONTAINSANY" => return words::condition(analysis, arguments, Condition::one_of),
@@ -39,6 +42,10 @@ pub(super) fn condition(analysis: &Analysis<'_>, name: &str, arguments: &[Expr])
         return Condition::Any;
     };
     let types = |first, last| Condition::Range(TermRange::types(&path, first, last));
+    let tested = || {
+        let test = TextTest::of_call(analysis, function, arguments);
+        Condition::Range(TermRange::types(&path, STRING, STRING).passing(test))
+    };
     match name {
         "IS_DEFINED" => Condition::Range(TermRange::defined(&path)),
         "IS_NULL" => types(NULL, NULL),
@@ -59,8 +66,8 @@ pub(super) fn condition(analysis: &Analysis<'_>, name: &str, arguments: &[Expr])
                 |value| Condition::Range(TermRange::equal(&path, value)),
             )
         }
-        "STARTSWITH" => types(STRING, STRING),
-        _ if OF_STRINGS.contains(&name) => types(STRING, STRING),
+        "STARTSWITH" => tested(),
+        _ if OF_STRINGS.contains(&name) => tested(),
         _ => Condition::Any,
     }
 }

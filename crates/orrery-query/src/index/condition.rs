@@ -10,6 +10,7 @@ use orrery_model::container::index_rules::{IndexPlace, IndexRules};
 
 use super::path::{Segment, TermPath};
 use super::range::{Side, TermRange};
+use super::texts::TextTest;
 use super::{calls, places};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Collection, Expr, Input, Plan, Source, Step};
@@ -270,7 +271,7 @@ impl<'a> Analysis<'a> {
             } => self.indexed(value).map_or(Condition::Any, |path| {
                 Condition::Range(match pattern.exact() {
                     Some(text) => TermRange::equal(&path, &Value::String(text)),
-                    None => TermRange::string_start(&path, &pattern.start()),
+                    None => TermRange::string_start(&path, &pattern.start()).passing(TextTest::of_pattern(pattern)),
                 })
             }),
             Expr::Not(operand) => self.falsehood(operand),
@@ -278,7 +279,7 @@ impl<'a> Analysis<'a> {
                 form: SubqueryForm::Exists,
                 block,
             } => self.block(block, false),
-            Expr::Call { function, arguments } => calls::condition(self, function.name, arguments),
+            Expr::Call { function, arguments } => calls::condition(self, *function, arguments),
             _ => Condition::Any,
         }
     }

@@ -14,6 +14,7 @@ mod places;
 mod range;
 mod report;
 mod terms;
+mod texts;
 mod words;
 
 pub use condition::{Condition, covers};
@@ -23,3 +24,4 @@ pub use path::{Aspect, PathHash, Segment, TermPath};
 pub use range::TermRange;
 pub use report::IndexUse;
 pub use terms::{Terms, composite_hash};
+pub use texts::TextTest;

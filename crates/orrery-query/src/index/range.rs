@@ -4,6 +4,7 @@ use orrery_model::{Number, Value};
 
 use super::encode::{self, encode, encode_string_start, read_code, read_string, successor};
 use super::path::{Aspect, PathHash, Segment, TermPath};
+use super::texts::TextTest;
 
 /// The terms of one path from `from` up to but not including `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct TermRange {
     pub to: Vec<u8>,
     /// There is just one term in the range.
     pub is_exact: bool,
+    /// Strings in the range that fail one of these are not asked for.
+    pub tests: Vec<TextTest>,
 }
 
 /// Which side of a value a range lies on.
@@ -35,6 +38,7 @@ impl TermRange {
             to: code(path, &[last + 1]),
             path: path.clone(),
             is_exact: false,
+            tests: Vec::new(),
         }
     }
 
@@ -88,7 +92,20 @@ impl TermRange {
             from: self.from.clone().max(other.from.clone()),
             to: self.to.clone().min(other.to.clone()),
             is_exact: self.is_exact || other.is_exact,
+            tests: [self.tests.as_slice(), &other.tests].concat(),
         })
+    }
+
+    /// The part of the range that passes a test.
+    pub(super) fn passing(mut self, test: Option<TextTest>) -> TermRange {
+        self.tests.extend(test);
+        self
+    }
+
+    /// Whether a value in the range, by its code, may be what is asked for.
+    pub fn admits(&self, code: &[u8]) -> bool {
+        let passes = |text: String| self.tests.iter().all(|test| test.passes(&text));
+        self.tests.is_empty() || read_string(code).is_none_or(passes)
     }
 
     /// The one id that items in this range have, if it is a range of ids.
@@ -112,6 +129,7 @@ impl TermRange {
             from,
             path: path.clone(),
             is_exact: false,
+            tests: Vec::new(),
         }
     }
 }
