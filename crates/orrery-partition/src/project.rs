@@ -137,7 +137,7 @@ impl<'a> Projection<'a> {
             Operation::Defined { version, definition } => {
                 let floor = history::floor_of_definition(definition, &self.view, self.moment(0))?;
                 self.view.apply(floor);
-                let policy = index::fingerprint(&parse_definition(definition)?);
+                let policy = parse_definition(definition)?.index_rules().fingerprint();
                 let state = self.state()?;
                 state.definition_version = *version;
                 state.follow_index_policy(policy);
@@ -174,7 +174,7 @@ impl<'a> Projection<'a> {
 
     /// A seeded child has a state already, with its counts; a new partition begins empty.
     fn open(&mut self, opened: &Opened) -> Result<()> {
-        let policy = index::fingerprint(&parse_definition(&opened.definition)?);
+        let policy = parse_definition(&opened.definition)?.index_rules().fingerprint();
         let fresh = || PartitionState::new(opened.partition, opened.range.clone());
         let lsn = self.lsn;
         let state = self.state.get_or_insert_with(fresh);
@@ -198,7 +198,11 @@ impl<'a> Projection<'a> {
         let rules = self.definition.index_rules();
         let (writes, progress) = index::step(rules, &self.view, self.form, &progress, n_items_max)?;
         self.view.apply(writes);
-        self.state()?.index = progress;
+        let policy = self.definition.index_rules().fingerprint();
+        let state = self.state()?;
+        state.index = progress;
+        // Entries of an earlier format may have been made under the same policy by another name.
+        state.index_policy = policy;
         Ok(())
     }
 

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::index_path::{IndexPath, IndexSegment, Reach};
-use crate::json::{Object, Value};
+use crate::id::ChainHash;
+use crate::json::{self, Object, Value};
 
 /// Properties the service writes that nobody searches by; only a path that names them indexes them.
 const SYSTEM_UNINDEXED: [&str; 4] = ["_rid", "_self", "_attachments", "_etag"];
@@ -28,6 +29,7 @@ pub struct IndexRules {
     planar: bool,
     /// Stands for any index there could be.
     boundless: bool,
+    fingerprint: u64,
 }
 
 /// What holds at one place of an item.
@@ -78,6 +80,7 @@ impl IndexRules {
         rules.planar = surface
             .and_then(Value::as_str)
             .is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"));
+        rules.fingerprint = fingerprint(policy.unwrap_or(&nothing), fields);
         rules
     }
 
@@ -139,7 +142,13 @@ impl IndexRules {
             has_geometries,
             planar: false,
             boundless: false,
+            fingerprint: 0,
         }
+    }
+
+    /// Names what index entries depend on; of rules made from a whole definition.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// False in mode `none`: there is no index at all.
@@ -259,6 +268,22 @@ fn entries(list: Option<&Value>) -> impl Iterator<Item = &Value> {
 
 fn paths(list: Option<&Value>) -> impl Iterator<Item = IndexPath> {
     entries(list).filter_map(|entry| IndexPath::parse(entry.get("path")?.as_str()?).ok())
+}
+
+/// Words depend on the language of their text, cells on the surface.
+fn fingerprint(policy: &Object, fields: &Object) -> u64 {
+    let mut text = Vec::new();
+    json::print(&Value::Object(policy.clone()), &mut text);
+    for (index, depends_on) in [
+        ("fullTextIndexes", "fullTextPolicy"),
+        ("spatialIndexes", "geospatialConfig"),
+    ] {
+        if let (Some(_), Some(other)) = (policy.get(index), fields.get(depends_on)) {
+            json::print(other, &mut text);
+        }
+    }
+    let hash = ChainHash::ZERO.chain(&text).0;
+    u64::from_le_bytes(*hash.first_chunk().expect("the hash has 16 bytes"))
 }
 
 /// The language that a full-text policy gives the texts at a path.

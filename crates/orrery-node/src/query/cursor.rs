@@ -28,6 +28,8 @@ const CHUNK: usize = 128;
 pub struct Part {
     pub snapshot: Arc<dyn Snapshot>,
     pub range: EpkRange,
+    /// Names the indexing policy that the query was planned with.
+    pub policy: u64,
     /// How its items are found, once that is decided.
     pub access: Option<Access>,
 }
@@ -38,6 +40,7 @@ impl Part {
             view: &*self.snapshot,
             form,
             range: &self.range,
+            policy: self.policy,
         }
     }
 }

@@ -40,30 +40,25 @@ type Builtins = (
 pub struct Scripts(HashMap<String, String>);
 
 impl Scripts {
-    /// Finds the functions with the given names in a container. One that is missing is an error even where no item would call it.
+    /// Finds the functions with the given names in a container. One that is missing shows when it is called.
     pub fn find<'n>(
         catalogue: &Catalogue,
         container: &ContainerEntry,
         names: impl IntoIterator<Item = &'n str>,
-    ) -> Result<Scripts> {
-        let body = |name: &str| {
+    ) -> Scripts {
+        let script = |name: &str| {
             let selector = Selector::Name(name.to_owned());
             let (_, record) = catalogue.find(ResourceKind::UserDefinedFunction, Some(&container.rid), &selector)?;
             let definition = json::parse_value(&record.definition).ok()?;
-            Some(definition.get("body")?.as_str()?.to_owned())
+            Some((name.to_owned(), definition.get("body")?.as_str()?.to_owned()))
         };
-        let script = |name: &str| Ok((name.to_owned(), body(name).ok_or_else(|| missing(name))?));
-        names.into_iter().map(script).collect::<Result<_>>().map(Scripts)
+        Scripts(names.into_iter().filter_map(script).collect())
     }
 }
 
 /// An error in the form of those that the query engine finds.
 fn refused(message: String) -> Error {
     QueryError::plain(message).into()
-}
-
-fn missing(name: &str) -> Error {
-    refused(format!("The user-defined function '{name}' could not be found."))
 }
 
 /// Runs the functions of one page. The engine behind it is made for the first call.
@@ -95,7 +90,9 @@ impl Calls {
 
 impl UserFunctions for Calls {
     fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>> {
-        let script = self.scripts.0.get(name).ok_or_else(|| missing(name))?;
+        let script = self.scripts.0.get(name);
+        let script =
+            script.ok_or_else(|| refused(format!("The user-defined function '{name}' could not be found.")))?;
         self.engine()?.call(name, script, arguments)
     }
 }

@@ -19,5 +19,5 @@ pub use items::{OrderedItem, OrderedItems};
 pub(crate) use maintain::changes;
 pub use ordered::{Found, Group, Ordered};
 pub use progress::IndexProgress;
-pub(crate) use rebuild::{fingerprint, step};
+pub(crate) use rebuild::step;
 pub use search::{Access, EFFORT, Scope};

@@ -15,7 +15,6 @@ use super::entries::{self, HEAD_BYTES};
 use super::search::Scope;
 use super::shapes;
 use crate::keys::KeySpace;
-use crate::state::PartitionState;
 use crate::storage::{Result, Scan, StorageError, View};
 
 /// Items of equal values given at once.
@@ -89,8 +88,7 @@ impl<'v> Ordered<'v> {
         within: Option<(Vec<u8>, Vec<u8>)>,
     ) -> Result<Option<Ordered<'v>>> {
         for scope in &scopes {
-            let ready = PartitionState::load(scope.view)?.is_some_and(|state| state.index.is_ready());
-            if !ready || shapes::overfull_keys(scope, 0)?.is_none() {
+            if scope.indexed()?.is_none() || shapes::overfull_keys(scope, 0)?.is_none() {
                 return Ok(None);
             }
         }

@@ -3,10 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use orrery_model::ContainerDefinition;
 use orrery_model::container::index_rules::IndexRules;
-use orrery_model::id::ChainHash;
-use orrery_model::json::{self, Value};
 
 use super::maintain::changes;
 use super::progress::IndexProgress;
@@ -16,23 +13,6 @@ use crate::stored::StoredItem;
 
 /// Entries removed for each item a step may take: a step that removes is about as large as one that builds.
 const REMOVED_PER_ITEM: usize = 16;
-
-/// Names the policy that entries are made under. Words depend on the language of their text, cells on the surface.
-pub(crate) fn fingerprint(definition: &ContainerDefinition) -> u64 {
-    let mut text = Vec::new();
-    let policy = definition.indexing_policy();
-    json::print(&Value::Object(policy.clone()), &mut text);
-    for (index, depends_on) in [
-        ("fullTextIndexes", "fullTextPolicy"),
-        ("spatialIndexes", "geospatialConfig"),
-    ] {
-        if let (Some(_), Some(other)) = (policy.get(index), definition.fields().get(depends_on)) {
-            json::print(other, &mut text);
-        }
-    }
-    let hash = ChainHash::ZERO.chain(&text).0;
-    u64::from_le_bytes(*hash.first_chunk().expect("the hash has 16 bytes"))
-}
 
 /// Goes on from `progress` with about `n_items_max` items; gives the changes and how far it has come.
 pub(crate) fn step(

@@ -32,6 +32,8 @@ pub struct Scope<'v> {
     pub view: &'v dyn View,
     pub form: EpkForm,
     pub range: &'v EpkRange,
+    /// Names the policy that the search relies on. A partition whose index follows another one cannot serve it.
+    pub policy: u64,
 }
 
 impl std::fmt::Debug for Scope<'_> {
@@ -67,7 +69,7 @@ impl Access {
                 .item_with_id(epk, &id)
                 .map(|key| Access::Listed(key.into_iter().collect()));
         }
-        let Some(state) = PartitionState::load(scope.view)?.filter(|state| state.index.is_ready()) else {
+        let Some(state) = scope.indexed()? else {
             return Ok(Access::Scan);
         };
         let Some(always) = shapes::overfull_keys(&scope, LIMITS[1])? else {
@@ -159,6 +161,12 @@ fn exact_range(condition: &Condition) -> Option<&TermRange> {
 }
 
 impl Scope<'_> {
+    /// The partition's state, if its index is complete and follows the policy.
+    pub(super) fn indexed(&self) -> Result<Option<PartitionState>> {
+        let state = PartitionState::load(self.view)?;
+        Ok(state.filter(|state| state.index.is_ready() && state.index_policy == self.policy))
+    }
+
     /// The one EPK in scope, where that can be told.
     fn only_epk(&self) -> Option<&Epk> {
         match self.form {

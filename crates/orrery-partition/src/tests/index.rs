@@ -218,6 +218,7 @@ impl Paging<'_> {
             view: &self.bench.view,
             form: self.bench.form(),
             range,
+            policy: self.bench.definition.index_rules().fingerprint(),
         };
         self.ranges.iter().map(scope).collect()
     }
@@ -409,6 +410,7 @@ fn access_within(bench: &Bench, filter: &str, range: &EpkRange) -> Access {
         view: &bench.view,
         form: bench.form(),
         range,
+        policy: bench.definition.index_rules().fingerprint(),
     };
     Access::choose(scope, &Condition::of(&plan, bench.definition.index_rules()), EFFORT).unwrap()
 }
@@ -431,6 +433,16 @@ fn an_id_within_a_key_is_looked_up_and_not_searched_for() {
     assert_eq!(found("c.a = 1 AND c.id = 'i3'"), 1);
     assert_eq!(found("c.id = 'i4'"), 0, "it has another key");
     assert_eq!(found("c.id = 'none'"), 0);
+}
+
+#[test]
+fn an_index_under_another_policy_than_the_query_knows_is_not_used() {
+    let items: Vec<(u8, String)> = (0..30).map(|index| (index, format!(r#""b":{index}"#))).collect();
+    let mut bench = bench(POLICIES[1], &items);
+    assert_eq!(access(&bench, "c.b = 7"), Access::Scan, "it has no such path");
+    // The query knows of a policy that the partition has not been told of.
+    bench.definition = definition(&format!(r#","indexingPolicy":{}"#, POLICIES[0]));
+    assert_eq!(access(&bench, "c.b = 7"), Access::Scan);
 }
 
 #[test]
