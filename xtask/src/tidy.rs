@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "orrery-storage",
         &["orrery-model", "orrery-partition", "tokio", "async-nats"],
     ),
-    // Processes for tests; knows nothing of Orrery.
+    // Processes for tests; uses nothing of Orrery.
     ("orrery-nats-server", &[]),
     (
         "orrery-node",

@@ -103,11 +103,12 @@ const SETTINGS: [(&str, &str, &str); 25] = [
 ];
 
 /// Variables with our prefix that mean something to logging, the command line's clients or the tests.
-const NOT_SETTINGS: [&str; 9] = [
+const NOT_SETTINGS: [&str; 10] = [
     "LOG",
     "LOG_FORMAT",
     "BIN",
     "SOAK",
+    "TEST_CLUSTER",
     "SIM_SEED",
     "SIM_SEEDS",
     "ENDPOINT",

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use orrery_nats_server::{Cluster, Nodes};
 use orrery_platform::limit::Rate;
 use orrery_platform::token::DevelopmentTokens;
 use orrery_platform::{Platform, PlatformSettings, RegionUrl};
@@ -22,10 +23,31 @@ const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGG
 const REGIONS: [&str; 2] = ["West US", "North Europe"];
 const PATIENCE: Duration = Duration::from_secs(40);
 
-struct Server(Child, String);
+/// Holds a server, which ends with the test, and says where it is.
+struct Server(Running, String);
+
+enum Running {
+    Emulator(Child),
+    Cluster(#[expect(dead_code, reason = "it is held")] Nodes),
+}
 
 impl Server {
-    fn start(regions: &str) -> Server {
+    /// An account in these regions; where a cluster is wanted, it is one in the first of them.
+    fn start(ground: Option<&Arc<Cluster>>, regions: [&str; 2]) -> Server {
+        let (running, line) = match ground {
+            Some(servers) => {
+                let nodes = Nodes::start(servers, orrery(), &["--region", regions[0]]).unwrap();
+                let line = nodes.ready_line().to_owned();
+                (Running::Cluster(nodes), line)
+            }
+            None => Server::emulator(&regions.join(",")),
+        };
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let endpoint = ready["accounts"][0]["endpoint"].as_str().unwrap();
+        Server(running, endpoint.to_owned())
+    }
+
+    fn emulator(regions: &str) -> (Running, String) {
         let mut child = Command::new(orrery())
             .args(["emulator", "--memory", "--port", "0", "--regions", regions])
             .stdout(Stdio::piped())
@@ -36,15 +58,16 @@ impl Server {
         std::io::BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap();
-        Server(child, ready["accounts"][0]["endpoint"].as_str().unwrap().to_owned())
+        (Running::Emulator(child), line)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if let Running::Emulator(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -107,9 +130,10 @@ impl World {
     }
 
     pub async fn with(change: impl Fn(PlatformSettings) -> PlatformSettings) -> World {
+        let ground = Nodes::wanted().then(|| Nodes::ground().unwrap());
         let servers = vec![
-            Server::start("West US,North Europe"),
-            Server::start("North Europe,West US"),
+            Server::start(ground.as_ref(), REGIONS),
+            Server::start(ground.as_ref(), [REGIONS[1], REGIONS[0]]),
         ];
         let entry = |index: usize| AccountEntry {
             name: format!("account-{index}"),

@@ -21,7 +21,7 @@ async fn run(name: &str, server: &Server) -> Process {
 
 #[tokio::test]
 async fn the_first_processor_prints_what_changes() {
-    let server = Server::start(1, &[]);
+    let server = Server::start(1);
     let mut first = example("first", &server);
     until("the order is printed", || first.printed("customer: \"ada\"")).await;
     first.signal("INT");
@@ -30,7 +30,7 @@ async fn the_first_processor_prints_what_changes() {
 
 #[tokio::test]
 async fn dead_letters_are_set_aside_mended_and_replayed() {
-    let server = Server::start(2, &[]);
+    let server = Server::start(2);
     let process = run("dead_letters", &server).await;
     for line in [
         "set aside 2: a total below zero",
@@ -57,7 +57,7 @@ async fn dead_letters_are_set_aside_mended_and_replayed() {
 
 #[tokio::test]
 async fn instances_that_come_and_go_share_the_leases() {
-    let server = Server::start(4, &[]);
+    let server = Server::start(4);
     let mut first = example("scaling_out", &server);
     until("the first one has all leases", || first.n_printed("acquired") == 8).await;
     let second = example("scaling_out", &server);
@@ -91,7 +91,7 @@ async fn instances_that_come_and_go_share_the_leases() {
 
 #[tokio::test]
 async fn leases_of_dotnet_go_on_where_they_stand_and_are_imported() {
-    let server = Server::start(2, &[]);
+    let server = Server::start(2);
     let process = run("import_leases", &server).await;
     let output = process.output.lock().unwrap().clone();
     let orders = |unit: &str| -> BTreeSet<String> {

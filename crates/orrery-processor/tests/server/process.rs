@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use azure_data_cosmos::clients::CosmosClient;
 use azure_data_cosmos::options::Region;
 use azure_data_cosmos::{AccountReference, CosmosClientBuilder, CosmosRuntime, RoutingStrategy};
+use orrery_nats_server::Nodes;
 pub use orrery_processor::testkit::{EMULATOR_KEY as KEY, binary as orrery};
 use orrery_processor::testkit::{Emulator, port_of};
+use serde_json::Value;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,19 +74,47 @@ impl Drop for Process {
 pub struct Server {
     pub port: u16,
     pub endpoint: String,
-    _emulator: Emulator,
+    _running: Running,
+}
+
+/// What ends with a server.
+enum Running {
+    Emulator(#[expect(dead_code, reason = "it is held")] Emulator),
+    Cluster(#[expect(dead_code, reason = "it is held")] Nodes),
 }
 
 impl Server {
+    /// An emulator in memory, or a cluster where one is wanted.
+    pub fn start(n_partitions: usize) -> Server {
+        match Nodes::wanted() {
+            true => Server::cluster(n_partitions),
+            false => Server::emulator(n_partitions, &[]),
+        }
+    }
+
     /// An emulator in memory, with more flags.
-    pub fn start(n_partitions: usize, flags: &[&str]) -> Server {
+    pub fn emulator(n_partitions: usize, flags: &[&str]) -> Server {
         let partitions = n_partitions.to_string();
         let flags = [&["--partitions", &partitions], flags].concat();
         let emulator = Emulator::start(&flags).unwrap();
+        let endpoint = emulator.endpoint().to_owned();
+        Server::at(endpoint, Running::Emulator(emulator))
+    }
+
+    /// The node of a cluster that does not coordinate.
+    fn cluster(n_partitions: usize) -> Server {
+        let flags = ["--partitions", &n_partitions.to_string()];
+        let nodes = Nodes::start(&Nodes::ground().unwrap(), &orrery().unwrap(), &flags).unwrap();
+        let ready: Value = serde_json::from_str(nodes.ready_line()).unwrap();
+        let endpoint = ready["accounts"][0]["endpoint"].as_str().unwrap().to_owned();
+        Server::at(endpoint, Running::Cluster(nodes))
+    }
+
+    fn at(endpoint: String, running: Running) -> Server {
         Server {
-            port: port_of(emulator.endpoint()).unwrap(),
-            endpoint: emulator.endpoint().to_owned(),
-            _emulator: emulator,
+            port: port_of(&endpoint).unwrap(),
+            endpoint,
+            _running: running,
         }
     }
 

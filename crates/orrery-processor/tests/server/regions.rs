@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use orrery_processor::token::FeedToken;
 use serde_json::{Value, json};
 
-use crate::process::until_told;
+use crate::process::{Server, until_told};
 use crate::scene::{Scene, until};
 
 const REGIONS: [&str; 2] = ["--regions", "West US,North Europe"];
@@ -46,7 +46,7 @@ impl Scene {
 
 #[tokio::test]
 async fn a_planned_failover_loses_nothing_and_repeats_at_most_the_batch_at_hand() {
-    let scene = Scene::with(2, &REGIONS).await;
+    let scene = Scene::on(Server::emulator(2, &REGIONS)).await;
     let settings = [("REGION", "North Europe"), ("MAX_ITEMS", "5"), ("DELAY_MS", "100")];
     let _host = scene.started_with("a", &settings).await;
     scene.write(60).await;
@@ -68,7 +68,7 @@ async fn a_planned_failover_loses_nothing_and_repeats_at_most_the_batch_at_hand(
 
 #[tokio::test]
 async fn the_loss_of_the_write_region_with_an_unreplicated_tail_skips_nothing_of_the_new_history() {
-    let scene = Scene::with(1, &REGIONS).await;
+    let scene = Scene::on(Server::emulator(1, &REGIONS)).await;
     let leases = Scene::new(1).await;
     let host = scene.host_with("a", &[("LEASE_ENDPOINT", &leases.server.endpoint)]);
     until("the host is ready", || host.printed("ready")).await;
@@ -101,7 +101,7 @@ async fn the_loss_of_the_write_region_with_an_unreplicated_tail_skips_nothing_of
 #[tokio::test]
 async fn hosts_whose_lease_region_is_cut_off_stop_in_time_and_share_again_after_it() {
     let scene = Scene::new(4).await;
-    let leases = Scene::with(1, &REGIONS).await;
+    let leases = Scene::on(Server::emulator(1, &REGIONS)).await;
     let settings = [("LEASE_ENDPOINT", leases.server.endpoint.as_str())];
     let hosts = [scene.host_with("a", &settings), scene.host_with("b", &settings)];
     until("the hosts are ready", || hosts.iter().all(|host| host.printed("ready"))).await;

@@ -42,12 +42,10 @@ const SHOWN_LINES: usize = 30;
 
 impl Scene {
     pub async fn new(n_partitions: usize) -> Scene {
-        Scene::with(n_partitions, &[]).await
+        Scene::on(Server::start(n_partitions)).await
     }
 
-    /// A scene on a server with more flags.
-    pub async fn with(n_partitions: usize, flags: &[&str]) -> Scene {
-        let server = Server::start(n_partitions, flags);
+    pub async fn on(server: Server) -> Scene {
         let client = server.client().await;
         client.create_database("shop", None).await.unwrap();
         let database = client.database_client("shop");

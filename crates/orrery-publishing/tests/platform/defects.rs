@@ -7,7 +7,7 @@ use orrery_publishing::database::{Applied, PageRequest};
 use serde_json::json;
 
 use crate::original::Original;
-use crate::world::{REGIONS, World, draft, feed, until, until_titles};
+use crate::world::{LATENCY_MS, REGIONS, World, draft, feed, until, until_titles};
 
 fn every() -> PageRequest {
     PageRequest {
@@ -18,7 +18,7 @@ fn every() -> PageRequest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_of_every_account_are_answered_by_the_readers_own_region() {
-    let world = World::new().await;
+    let world = World::of_regions(1, LATENCY_MS).await;
     for database in world.databases() {
         database.beat().await.unwrap();
     }

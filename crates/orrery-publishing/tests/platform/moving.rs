@@ -7,7 +7,7 @@ use orrery_publishing::entity::Notification;
 use orrery_publishing::fanout::RunningFanout;
 use serde_json::{Value, json};
 
-use crate::world::{World, draft, feed, until, until_titles};
+use crate::world::{LATENCY_MS, World, draft, feed, until, until_titles};
 
 /// The regions whose roles serve subscribers of `usa`, as numbers of regions.
 fn holders(roles: &[RunningFanout]) -> Vec<usize> {
@@ -36,7 +36,7 @@ async fn stored(database: &ContentPublishDatabase, user: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_follows_its_accounts_writes_there_and_back_and_everybody_is_told_once() {
-    let world = World::new().await;
+    let world = World::of_regions(1, LATENCY_MS).await;
     let [usa, europe, asia] = world.databases();
     let roles = world.start_roles();
     until_held(&roles, 0).await;
@@ -81,7 +81,7 @@ async fn a_role_follows_its_accounts_writes_there_and_back_and_everybody_is_told
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_forced_failover_the_next_region_tells_subscribers_what_the_lost_one_took_along() {
-    let world = World::with(1, 0).await;
+    let world = World::of_regions(1, 0).await;
     let [usa, europe, asia] = world.databases();
     let roles = world.start_roles();
     until_held(&roles, 0).await;
@@ -128,7 +128,7 @@ async fn after_a_forced_failover_the_next_region_tells_subscribers_what_the_lost
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_notification_that_was_cut_off_although_it_is_remembered_comes_again_where_the_role_moves() {
-    let world = World::with(1, 0).await;
+    let world = World::of_regions(1, 0).await;
     let [usa, europe, _] = world.databases();
     let roles = world.start_roles();
     usa.create_subscription("bob", "sports").await.unwrap();

@@ -33,7 +33,7 @@ impl FailOver for Administrator {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_whose_region_is_gone_is_failed_over_if_that_is_the_policy_and_what_waited_is_applied() {
-    let world = World::with(1, 0).await;
+    let world = World::of_regions(1, 0).await;
     let [usa, europe, asia] = world.databases();
     let article = asia
         .publish_article("ann", draft("sports", "Before"), None)
@@ -162,7 +162,7 @@ async fn while_an_account_is_gone_the_others_publish_review_and_notify_and_chang
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_whose_region_lacks_the_article_gets_it_from_where_it_was_written() {
-    let world = World::with(1, 0).await;
+    let world = World::of_regions(1, 0).await;
     let [usa, europe, _] = world.databases();
     world.servers[0].cut("West US", true);
     let article = usa

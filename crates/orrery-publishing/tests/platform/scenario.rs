@@ -70,7 +70,7 @@ async fn an_author_publishes_at_home_and_readers_everywhere_are_notified_read_an
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_region_can_publish_and_a_reader_sees_the_union_in_the_order_of_publishing() {
-    let world = World::new().await;
+    let world = World::of_regions(1, LATENCY_MS).await;
     let databases = world.databases();
     let _roles = world.start_roles();
     databases[1].create_subscription("eva", "sports").await.unwrap();
@@ -123,7 +123,7 @@ async fn every_region_can_publish_and_a_reader_sees_the_union_in_the_order_of_pu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publishing_and_reviewing_take_less_than_one_way_over_the_ocean() {
-    let world = World::new().await;
+    let world = World::of_regions(1, LATENCY_MS).await;
     let ocean = Duration::from_millis(LATENCY_MS);
     for (number, database) in world.databases().iter().enumerate() {
         // The quickest of a few: the machine may be busy, but a write that had to cross would never be that quick.
@@ -147,7 +147,7 @@ async fn publishing_and_reviewing_take_less_than_one_way_over_the_ocean() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_elsewhere_is_notified_within_the_way_and_a_second() {
-    let world = World::new().await;
+    let world = World::of_regions(1, LATENCY_MS).await;
     let [usa, _, asia] = world.databases();
     let _roles = world.start_roles();
     asia.create_subscription("aki", "author:ann").await.unwrap();
@@ -173,7 +173,7 @@ async fn a_subscriber_elsewhere_is_notified_within_the_way_and_a_second() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_read_crosses_the_ocean_while_the_readers_own_region_is_well() {
-    let world = World::new().await;
+    let world = World::of_regions(1, LATENCY_MS).await;
     let writer = world.database(REGIONS[0]);
     let article = writer
         .publish_article("ann", draft("sports", "Snow"), None)

@@ -3,9 +3,10 @@
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use orrery_nats_server::{Cluster, Nodes};
 use orrery_processor::{InstanceName, LeaseTiming, Poll};
 use orrery_publishing::database::PageRequest;
 use orrery_publishing::entity::{Draft, Notification};
@@ -20,9 +21,9 @@ const TAGS: [&str; 3] = ["usa", "europe", "asia"];
 pub const LATENCY_MS: u64 = 80;
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A server process with one account, which ends with the test.
+/// A server with one account, which ends with the test.
 pub struct Server {
-    child: Child,
+    running: Running,
     pub port: u16,
     /// Of its regions, the one that takes writes first.
     pub region_ports: Vec<u16>,
@@ -31,7 +32,13 @@ pub struct Server {
     pub endpoint: String,
 }
 
+enum Running {
+    Emulator(Child),
+    Cluster(Nodes),
+}
+
 impl Server {
+    /// An emulator with these regions.
     fn start(regions: &[&str], partitions: usize) -> Server {
         let mut child = Command::new(orrery())
             .args(["emulator", "--memory", "--port", "0", "--regions", &regions.join(",")])
@@ -44,7 +51,19 @@ impl Server {
         std::io::BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap();
+        Server::at(&line, Running::Emulator(child))
+    }
+
+    /// A cluster in one region.
+    fn start_cluster(servers: &Arc<Cluster>, region: &str, partitions: usize) -> Server {
+        let flags = ["--region", region, "--partitions", &partitions.to_string()];
+        let nodes = Nodes::start(servers, orrery(), &flags).unwrap();
+        let line = nodes.ready_line().to_owned();
+        Server::at(&line, Running::Cluster(nodes))
+    }
+
+    fn at(ready_line: &str, running: Running) -> Server {
+        let ready: Value = serde_json::from_str(ready_line).unwrap();
         let account = &ready["accounts"][0];
         let port = |endpoint: &Value| {
             let text = endpoint.as_str().unwrap().trim_end_matches('/');
@@ -52,7 +71,7 @@ impl Server {
         };
         let regions = account["regions"].as_array().unwrap();
         Server {
-            child,
+            running,
             port: port(&account["endpoint"]),
             region_ports: regions.iter().map(|region| port(&region["endpoint"])).collect(),
             region_names: regions
@@ -73,21 +92,22 @@ impl Server {
     }
 
     fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([&format!("-{name}"), &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let ids: Vec<u32> = match &self.running {
+            Running::Emulator(child) => vec![child.id()],
+            Running::Cluster(nodes) => nodes.process_ids().collect(),
+        };
+        let mut command = Command::new("kill");
+        command.arg(format!("-{name}")).args(ids.iter().map(u32::to_string));
+        assert!(command.status().unwrap().success());
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Running::Emulator(child) = &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -125,17 +145,28 @@ impl World {
         World::with(1, LATENCY_MS).await
     }
 
+    /// Where a cluster is wanted, each account is one, in its first region only.
     pub async fn with(partitions: usize, latency_ms: u64) -> World {
-        // The order of each account's regions, as in the table of three regions: nearest first.
-        let regions = [[0, 1, 2], [1, 0, 2], [2, 1, 0]].map(|order| order.map(|index| REGIONS[index]));
-        let servers: Vec<Server> = regions
-            .iter()
-            .map(|regions| Server::start(regions, partitions))
-            .collect();
+        if !Nodes::wanted() {
+            return World::of_regions(partitions, latency_ms).await;
+        }
+        let ground = Nodes::ground().unwrap();
+        let start = |region: &&str| Server::start_cluster(&ground, region, partitions);
+        World::over(REGIONS.iter().map(start).collect()).await
+    }
+
+    /// Three accounts in all regions, for tests of what happens between regions.
+    pub async fn of_regions(partitions: usize, latency_ms: u64) -> World {
+        let start = |regions: [&str; 3]| Server::start(&regions, partitions);
+        let servers: Vec<Server> = account_regions().into_iter().map(start).collect();
         servers.iter().for_each(|server| server.slow_links(latency_ms));
+        World::over(servers).await
+    }
+
+    async fn over(servers: Vec<Server>) -> World {
         let entries = servers
             .iter()
-            .zip(regions)
+            .zip(account_regions())
             .zip(TAGS)
             .map(|((server, regions), tag)| AccountEntry {
                 name: format!("contentpubdatabase-{tag}"),
@@ -217,6 +248,11 @@ impl World {
             .map(|database| Fanout::new(&database, fast()).start())
             .collect()
     }
+}
+
+/// The order of each account's regions, as in the table of three regions: nearest first.
+fn account_regions() -> [[&'static str; 3]; 3] {
+    [[0, 1, 2], [1, 0, 2], [2, 1, 0]].map(|order| order.map(|index| REGIONS[index]))
 }
 
 /// Leases that are judged in seconds, and no pause longer than a test has patience for.
