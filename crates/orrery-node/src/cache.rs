@@ -5,6 +5,9 @@
 //!   visible, before it acknowledges; while a key's shard is barred nothing is filled in;
 //! - a fill carries the LSN of the snapshot it was read from, and is dropped when anything in its shard has changed since.
 //!
+//! Of a log that others write nobody announces changes: there an item counts only while the log stands where it stood when
+//! the item was read ([`HotCache::get_at`]).
+//!
 //! Memory is bounded: each shard evicts in the order of entry, giving items read in the meantime a second turn.
 
 use std::collections::{HashMap, VecDeque};
@@ -62,6 +65,8 @@ struct Entry {
     hash: u64,
     name: Arc<Name>,
     item: Arc<StoredItem>,
+    /// Where its log stood when this was the item's version.
+    as_of: Lsn,
     read_since: bool,
 }
 
@@ -106,9 +111,19 @@ impl HotCache {
         }
     }
 
+    /// The latest version of an item in a log whose changes are announced.
     pub fn get(&self, key: CacheKey<'_>) -> Option<Arc<StoredItem>> {
+        self.find(key, |_| true)
+    }
+
+    /// The version of an item in a log that others write and that stands at `lsn`.
+    pub fn get_at(&self, key: CacheKey<'_>, lsn: Lsn) -> Option<Arc<StoredItem>> {
+        self.find(key, |entry| entry.as_of == lsn)
+    }
+
+    fn find(&self, key: CacheKey<'_>, counts: impl Fn(&Entry) -> bool) -> Option<Arc<StoredItem>> {
         self.shard(key, |shard, hashed| {
-            let Some(entry) = shard.entry(hashed) else {
+            let Some(entry) = shard.entry(hashed).filter(|entry| counts(entry)) else {
                 shard.n_misses += 1;
                 return None;
             };
@@ -137,7 +152,7 @@ impl HotCache {
         self.shard(key, |shard, hashed| {
             let changed_since = shard.changed.get(&key.log).is_some_and(|changed| *changed > lsn);
             if shard.n_barred == 0 && !changed_since {
-                shard.insert(hashed, item, bytes_max);
+                shard.insert(hashed, item, lsn, bytes_max);
             }
         });
     }
@@ -165,7 +180,7 @@ impl HotCache {
             }
             // Else the log has been with another owner since.
             if let Some(item) = item.filter(|_| is_latest) {
-                shard.insert(hashed, item, bytes_max);
+                shard.insert(hashed, item, lsn.unwrap_or_default(), bytes_max);
             }
         });
     }
@@ -210,12 +225,13 @@ impl Shard {
         self.entries.find_mut(hash, |entry| entry.name.is(key))
     }
 
-    fn insert(&mut self, hashed: Hashed<'_>, item: Arc<StoredItem>, bytes_max: usize) {
+    fn insert(&mut self, hashed: Hashed<'_>, item: Arc<StoredItem>, as_of: Lsn, bytes_max: usize) {
         let Hashed { key, hash } = hashed;
         let entry = Entry {
             hash,
             name: Arc::new(Name::of(key)),
             item,
+            as_of,
             read_since: false,
         };
         let bytes = size(&entry);

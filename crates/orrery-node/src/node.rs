@@ -62,8 +62,6 @@ pub struct Node {
     pub(crate) control: Control,
     pub(crate) tasks: Tasks,
     pub(crate) cache: Arc<Caches>,
-    /// Holds nothing: for partitions that change without this node's doing.
-    pub(crate) no_cache: Arc<Caches>,
     /// Held while this node changes its role in a cluster, or what it knows as a follower.
     pub(crate) changing_role: tokio::sync::Mutex<()>,
     /// Splits and merges that somebody is at.
@@ -122,7 +120,6 @@ impl Node {
         let keys = account_keys(&control, &settings).await?;
         let node = Arc::new(Node {
             cache: Arc::new(Caches::new(settings.cache_bytes)),
-            no_cache: Arc::new(Caches::new(0)),
             query_load: QueryLoad::new(heavy_queries_max()),
             account: RwLock::new(Arc::new(settings.account.clone())),
             settings,

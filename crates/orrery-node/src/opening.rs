@@ -40,22 +40,21 @@ impl Node {
         let log = self.store.open(range.log, Role::Follow).await.map_err(unreadable)?;
         // No writer takes anything from this inbox: whatever is put in is refused.
         let (sender, _) = mpsc::channel(1);
-        let cache = match self.duty.clustered {
-            // What comes into the log by itself would not come into the cache.
-            true => Arc::clone(&self.no_cache),
-            false => Arc::clone(&self.cache),
-        };
         let partition = Partition::new(
             range.partition,
             log,
             sender,
-            cache,
+            Arc::clone(&self.cache),
             Throttle::default(),
             CancellationToken::new(),
             Commitment::Learned(Arc::default()),
             self.now(),
         )?;
-        let partition = Arc::new(partition.without_writer());
+        let partition = match self.duty.clustered {
+            true => partition.without_writer().moved_by_others(),
+            false => partition.without_writer(),
+        };
+        let partition = Arc::new(partition);
         self.partitions
             .write()
             .unwrap_or_else(PoisonError::into_inner)

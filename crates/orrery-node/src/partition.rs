@@ -26,6 +26,8 @@ use crate::watched::Watched;
 
 /// How long a read waits for the partition to reach the client's session token.
 const SESSION_WAIT: Duration = Duration::from_millis(500);
+/// An LSN that no log reaches.
+const NEVER: u64 = u64::MAX;
 
 /// The partition's front.
 #[derive(Debug)]
@@ -42,6 +44,10 @@ pub struct Partition {
     commitment: Commitment,
     /// When it was opened in the role it has.
     since: Timestamp,
+    /// Whether the log grows by itself, because another node of the cluster writes it.
+    moves_by_itself: bool,
+    /// Where such a log stood when it was last found to serve.
+    served_at: AtomicU64,
 }
 
 /// How this region knows what every region has.
@@ -118,6 +124,8 @@ impl Partition {
             _ends_with_holders: None,
             commitment,
             since,
+            moves_by_itself: false,
+            served_at: AtomicU64::new(NEVER),
         };
         partition.refresh_session_version()?;
         Ok(partition)
@@ -129,6 +137,32 @@ impl Partition {
             _ends_with_holders: Some(self.ended.clone().drop_guard()),
             ..self
         }
+    }
+
+    /// The same for a log that another node of the cluster writes: what is added to it nobody tells this one.
+    pub fn moved_by_others(self) -> Partition {
+        Partition {
+            moves_by_itself: true,
+            ..self
+        }
+    }
+
+    /// Whether the partition is open and has not been split or merged away. What session tokens say may have changed with an entry
+    /// that came by itself, so that is looked at as well, once for every position of the log.
+    pub fn serves(&self) -> bool {
+        if self.served_at.load(Ordering::Acquire) == self.log.head().lsn.0 {
+            return true;
+        }
+        let Ok(snapshot) = self.snapshot() else {
+            return false;
+        };
+        let state = PartitionState::load(&*snapshot).ok().flatten();
+        let Some(state) = state.filter(|state| state.children.is_empty()) else {
+            return false;
+        };
+        self.session_version.fetch_max(state.session_version, Ordering::AcqRel);
+        self.served_at.store(snapshot.position().lsn.0, Ordering::Release);
+        true
     }
 
     /// Reads the version of session tokens from the view: a new epoch may have been applied.
@@ -250,7 +284,11 @@ impl Partition {
             epk: epk.as_bytes(),
             id,
         };
-        if let Some(item) = self.cache.items.get(key) {
+        let hot = match self.moves_by_itself {
+            true => self.cache.items.get_at(key, self.log.head().lsn),
+            false => self.cache.items.get(key),
+        };
+        if let Some(item) = hot {
             return Ok(Some(item));
         }
         let form = EpkForm::of(definition.partition_key());

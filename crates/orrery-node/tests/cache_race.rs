@@ -37,6 +37,8 @@ enum Broken {
     FillWithoutLsn,
     /// The writer bars the key only when the new version is visible already.
     BarAfterAppend,
+    /// A reader of what others write does not ask how old a hit is.
+    HitWithoutLsn,
 }
 
 /// A view of one item whose version is the LSN it was written at.
@@ -84,6 +86,27 @@ impl World {
         }
         self.cache.release(key(), Some(Lsn(version)), Some(item(version)));
         self.known.fetch_max(version, Ordering::SeqCst);
+    }
+
+    /// What `Partition::find` does where another node writes the log: its changes become visible, and nobody says so.
+    fn read_what_others_write(&self) {
+        let known = self.known.load(Ordering::SeqCst);
+        let head = self.visible.load(Ordering::SeqCst);
+        let hot = match self.broken {
+            Broken::HitWithoutLsn => self.cache.get(key()),
+            _ => self.cache.get_at(key(), Lsn(head)),
+        };
+        let shown = match hot {
+            Some(item) => item.lsn.0,
+            None => {
+                let snapshot = self.visible.load(Ordering::SeqCst);
+                thread::yield_now();
+                self.cache.fill(key(), item(snapshot), Lsn(snapshot));
+                snapshot
+            }
+        };
+        assert!(shown >= known, "version {shown} is older than {known}, which was known");
+        self.known.fetch_max(shown, Ordering::SeqCst);
     }
 
     /// What `Partition::find` does.
@@ -143,6 +166,43 @@ fn check(broken: Broken) {
     };
     shuttle::check_random(race, ITERATIONS);
     shuttle::check_pct(race, ITERATIONS, 3);
+}
+
+fn check_what_others_write(broken: Broken) {
+    let race = move || {
+        let world = Arc::new(World {
+            cache: HotCache::new(1 << 20),
+            visible: AtomicU64::new(0),
+            known: AtomicU64::new(0),
+            broken,
+        });
+        let moving = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || (1..=VERSIONS).for_each(|version| world.visible.store(version, Ordering::SeqCst)))
+        };
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || (0..READS).for_each(|_| world.read_what_others_write()))
+            })
+            .collect();
+        moving.join().expect("the log stops moving");
+        for reader in readers {
+            reader.join().expect("a reader ends");
+        }
+    };
+    shuttle::check_random(race, ITERATIONS);
+}
+
+#[test]
+fn nobody_sees_an_older_version_than_is_known_of_what_others_write() {
+    check_what_others_write(Broken::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "is older than")]
+fn a_hit_that_does_not_say_how_old_it_is_would_be_caught() {
+    check_what_others_write(Broken::HitWithoutLsn);
 }
 
 #[test]

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use orrery_model::session::SessionProgress;
 use orrery_model::{Epk, EpkRange, LogId, Lsn, SessionToken};
-use orrery_partition::state::PartitionState;
 use orrery_partition::storage::Log;
 
 use crate::api::{Consistency, ContainerRef, ItemVerb, Operation, Options, Request};
@@ -41,7 +40,7 @@ impl Node {
         let mut logs = Vec::new();
         for entry in container.overlapping(&range) {
             let partition = self.partition(entry).ok()?;
-            if !serves(&partition) || !session.is_none_or(|session| reaches(&partition, entry, session)) {
+            if !partition.serves() || !session.is_none_or(|session| reaches(&partition, entry, session)) {
                 return None;
             }
             logs.push(Arc::clone(&partition.log));
@@ -55,7 +54,7 @@ impl Node {
         let mut grounds = Vec::new();
         for log in logs {
             let partition = self.partition(ranges.get(log)?).ok()?;
-            if !serves(&partition) {
+            if !partition.serves() {
                 return None;
             }
             grounds.push(Arc::clone(&partition.log));
@@ -95,16 +94,6 @@ impl Node {
         let range = target_range(&container, target).ok()?;
         Some((container, range))
     }
-}
-
-/// Is the partition open and has not been split or merged away?
-fn serves(partition: &Partition) -> bool {
-    let Ok(snapshot) = partition.snapshot() else {
-        return false;
-    };
-    let state = PartitionState::load(&*snapshot).ok().flatten();
-    // What session tokens say may have changed with an entry that came by itself.
-    state.is_some_and(|state| state.children.is_empty()) && partition.refresh_session_version().is_ok()
 }
 
 /// Has the partition seen what the client has seen of it or of what it came from? A client that says nothing about it may have
