@@ -42,9 +42,7 @@ impl NatsLog {
 
     async fn append(self, expected: Position, staged: Vec<Staged>) -> Result<()> {
         check_chain(expected, &staged)?;
-        let Some(last) = staged.last().map(|last| last.transaction.position()) else {
-            return Log::append(&*self.local, expected, staged).await;
-        };
+        let last = staged.last().map_or(expected, |last| last.transaction.position());
         let body = Bytes::from(encode_transactions(&staged));
         if body.len() + OVERHEAD_BYTES > self.shared.bus.message_bytes_max {
             let problem = format!("an append of {} bytes is too large for a message", body.len());
@@ -172,6 +170,10 @@ impl Log for NatsLog {
     }
 
     fn append(&self, expected: Position, staged: Vec<Staged>) -> BoxFuture<'_, Result<()>> {
+        if staged.is_empty() {
+            // Only looks, and has nothing to complete.
+            return Log::append(&*self.local, expected, staged);
+        }
         Box::pin(self.shared.complete(self.clone().append(expected, staged)))
     }
 
