@@ -15,8 +15,8 @@ pub fn rounds(short: usize, long: usize) -> usize {
     }
 }
 
-/// Longest time anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time anything here may take: a node may stand still for a minute.
+const PATIENCE: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a disturbance looked like to the writers.

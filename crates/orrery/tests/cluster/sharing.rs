@@ -46,7 +46,7 @@ fn spread(ground: &Ground, n_logs: usize, n_nodes: usize) {
 }
 
 /// Two nodes with the containers' six partitions spread over them. The first coordinates.
-fn pair(ground: &Ground) -> (Node, Node) {
+pub fn pair(ground: &Ground) -> (Node, Node) {
     let (first, second) = (ground.node("node-0"), ground.node("node-1"));
     create_containers(first.port);
     spread(ground, 2 * CONTAINERS.len(), 2);

@@ -48,7 +48,8 @@ impl Client {
     pub fn connect(port: u16) -> Client {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a server that is ready takes connections");
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // Longer than a server may stand still.
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         Client {
             stream: BufReader::new(stream),
             key: hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(KEY).unwrap()),
