@@ -8,18 +8,23 @@
 //! | 4 | number of the part, from 0 |
 //! | … | the part |
 //!
+//! Nobody keeps a message, so a request or its answer may be lost with a connection. Whoever waits longer than a moment asks, under
+//! the same subject with [`ABOUT`], whether the request is under way; if it is not, the wait is over.
+//!
 //! Invariant: nobody answers a request twice, and a part that is lost or out of order loses the answer, never bytes of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, StatusCode, Subject, Subscriber};
+use async_nats::{Client, RequestErrorKind, StatusCode, Subject, Subscriber};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::StreamExt as _;
 use orrery_partition::storage::Result;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::bus::cannot;
@@ -31,6 +36,16 @@ const PARTS_WAITING: usize = 64;
 /// Room for what NATS adds to a message.
 const HEADROOM_BYTES: usize = 64 << 10;
 const PART_HEAD_BYTES: usize = 5;
+/// Follows a subject in questions about requests that were sent to it. They carry where the answer is awaited.
+const ABOUT: &str = "about";
+const UNDER_WAY: &[u8] = &[1];
+const UNKNOWN: &[u8] = &[0];
+/// How long to wait before asking about a request, each time.
+const LOOK_AFTER: Duration = Duration::from_secs(3);
+/// How long such a question may take. Silence says nothing about the request.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an answer may take that was sent when the request was asked about.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// A name for the connection, for people who look at the servers.
 const CONNECTION: &str = "orrery";
 /// A server that does not answer a ping within two of these is gone.
@@ -106,11 +121,38 @@ impl Caller {
         self.pending.lock().insert(id, sender);
         let _forgotten = Forget { caller: self, id };
         let reply = format!("{}.{id}", self.inbox);
-        let sent = self.client.publish_with_reply(subject.to_owned(), reply, request).await;
+        let sent = self
+            .client
+            .publish_with_reply(subject.to_owned(), reply.clone(), request)
+            .await;
         // Without a connection it waits in the client and may be sent yet.
         sent.map_err(|_| Silence::Lost)?;
-        let answered = tokio::time::timeout(patience, assemble(parts)).await;
-        answered.unwrap_or(Err(Silence::Lost))
+        let until = Instant::now() + patience;
+        let mut answered = pin!(assemble(parts));
+        loop {
+            let look = until.min(Instant::now() + LOOK_AFTER);
+            if let Ok(answered) = tokio::time::timeout_at(look, &mut answered).await {
+                return answered;
+            }
+            if look == until {
+                return Err(Silence::Lost);
+            }
+            if self.is_lost(subject, &reply).await {
+                let last = tokio::time::timeout(ON_ITS_WAY, &mut answered).await;
+                return last.unwrap_or(Err(Silence::Lost));
+            }
+        }
+    }
+
+    /// Whether whoever listens to a subject knows nothing of a request whose answer is awaited there.
+    async fn is_lost(&self, subject: &str, reply: &str) -> bool {
+        let about = format!("{subject}.{ABOUT}");
+        let asked = self.client.request(about, Bytes::copy_from_slice(reply.as_bytes()));
+        match tokio::time::timeout(LOOK_TIMEOUT, asked).await {
+            Ok(Ok(said)) => said.payload == UNKNOWN,
+            Ok(Err(error)) => error.kind() == RequestErrorKind::NoResponders,
+            Err(_) => false,
+        }
     }
 }
 
@@ -180,6 +222,30 @@ pub struct Answerer {
     client: Client,
     requests: Subscriber,
     part_bytes_max: usize,
+    under_way: Arc<UnderWay>,
+    _telling: AbortOnDropHandle<()>,
+}
+
+/// Where answers are awaited to requests that were taken and not answered yet.
+#[derive(Debug, Default)]
+struct UnderWay(Mutex<HashSet<Bytes>>);
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, HashSet<Bytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells those who ask whether their requests are under way.
+async fn tell(client: Client, mut questions: Subscriber, under_way: Arc<UnderWay>) {
+    while let Some(question) = questions.next().await {
+        if let Some(reply) = &question.reply {
+            let is_under_way = under_way.lock().contains(&question.payload);
+            let said = if is_under_way { UNDER_WAY } else { UNKNOWN };
+            // Whoever asked asks again.
+            let _ = client.publish(reply.clone(), Bytes::from_static(said)).await;
+        }
+    }
 }
 
 impl Answerer {
@@ -187,11 +253,17 @@ impl Answerer {
     pub async fn listen(client: Client, subject: &str) -> Result<Answerer> {
         let subscribed = client.subscribe(subject.to_owned()).await;
         let requests = subscribed.map_err(|error| cannot("listen for requests", &error))?;
+        let asked = client.subscribe(format!("{subject}.{ABOUT}")).await;
+        let asked = asked.map_err(|error| cannot("listen for questions about requests", &error))?;
         let part_bytes_max = client.server_info().max_payload.saturating_sub(HEADROOM_BYTES).max(1);
+        let under_way = Arc::new(UnderWay::default());
+        let telling = tokio::spawn(tell(client.clone(), asked, Arc::clone(&under_way)));
         Ok(Answerer {
             client,
             requests,
             part_bytes_max,
+            under_way,
+            _telling: AbortOnDropHandle::new(telling),
         })
     }
 
@@ -213,11 +285,13 @@ impl Answerer {
             let message = self.requests.next().await?;
             // Without it nobody waits for an answer.
             if let Some(reply) = message.reply {
+                self.under_way.lock().insert(Bytes::copy_from_slice(reply.as_bytes()));
                 return Some(Call {
                     request: message.payload,
                     reply,
                     client: self.client.clone(),
                     part_bytes_max: self.part_bytes_max,
+                    under_way: Arc::clone(&self.under_way),
                 });
             }
         }
@@ -231,6 +305,13 @@ pub struct Call {
     reply: Subject,
     client: Client,
     part_bytes_max: usize,
+    under_way: Arc<UnderWay>,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.under_way.lock().remove(self.reply.as_bytes());
+    }
 }
 
 impl Call {

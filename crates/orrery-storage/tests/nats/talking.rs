@@ -124,3 +124,26 @@ async fn a_record_that_was_removed_can_be_written_again_as_if_it_had_never_been(
     ));
     assert_eq!(roster.write("lease", "c".into(), None).await, Written::Refused);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_not_under_way_is_given_up_and_one_that_is_may_take_its_time() {
+    let server = Server::start(&Settings::default()).unwrap();
+    let client = calls::connect(&[server.url()]).await.unwrap();
+    let mut answerer = Answerer::listen(client.clone(), "orrery.call.n").await.unwrap();
+    let caller = Caller::new(calls::connect(&[server.url()]).await.unwrap())
+        .await
+        .unwrap();
+    client.flush().await.unwrap();
+    let patience = Duration::from_secs(600);
+    let ask = |what: &'static str| caller.ask("orrery.call.n", Bytes::from_static(what.as_bytes()), patience);
+    // As if the answer was lost on its way: whoever took it knows nothing of it any more.
+    let (lost, ()) = tokio::join!(ask("lost"), async { drop(answerer.next().await) });
+    assert_eq!(lost, Err(Silence::Lost));
+    let (answer, ()) = tokio::join!(ask("slow"), async {
+        let call = answerer.next().await.unwrap();
+        // Longer than it takes to be asked about.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        call.answer(Bytes::from_static(b"here")).await;
+    });
+    assert_eq!(answer.unwrap(), "here");
+}

@@ -39,6 +39,8 @@ fn nothing_acknowledged_is_lost_when_the_server_that_leads_is_killed() {
     let (first, second) = pair(&ground);
     let ports = [first.port, second.port];
     let mut ledgers = ledgers();
+    // Where electing another leader takes longer than requests wait, they are refused.
+    ledgers.iter_mut().for_each(|ledger| ledger.bears_refusals = true);
     for round in 1..=rounds(1, 20) {
         let leader = first_of_servers(&ground);
         let effect = write_through(&ports, &mut ledgers, || ground.servers.named(&leader).unwrap().kill());

@@ -125,7 +125,7 @@ fn write_while(ports: [u16; 2], ledgers: &mut [Ledger], change: impl FnOnce()) -
                                 client = Client::connect(ports[at]);
                                 continue;
                             }
-                            Told::Nothing => panic!("every outcome is known"),
+                            Told::Refused | Told::Nothing => panic!("every outcome is known"),
                         }
                         if n_done == 1 {
                             n_begun.fetch_add(1, Ordering::AcqRel);

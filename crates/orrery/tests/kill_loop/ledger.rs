@@ -2,8 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::time::{Duration, Instant};
 
 use crate::client::{Answer, Client};
+
+/// Longest time a writer is refused before that is a failure, and how long it waits between two tries.
+const REFUSED_MAX: Duration = Duration::from_secs(60);
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A small generator: one seed gives one run's choices, though not its timing.
 pub struct Dice(pub u64);
@@ -27,6 +32,8 @@ pub struct Ledger {
     acknowledged: BTreeMap<String, u64>,
     /// The request that was under way when the server died.
     unknown: Option<Vec<Write>>,
+    /// Whether the writer tries again when it is told that nobody can do it now. Others must not be told so.
+    pub bears_refusals: bool,
 }
 
 /// What a writer was told of a request.
@@ -35,6 +42,8 @@ pub enum Told {
     Done,
     /// Nothing was done: another region takes writes.
     Elsewhere,
+    /// Nothing was done: nobody can do it now.
+    Refused,
     Nothing,
 }
 
@@ -54,15 +63,21 @@ impl Ledger {
             n: 0,
             acknowledged: BTreeMap::new(),
             unknown: None,
+            bears_refusals: false,
         }
     }
 
     /// Sends one request and notes what came of it. `false` when the server is gone.
     pub fn write_once(&mut self, client: &mut Client) -> bool {
-        match self.try_once(client) {
-            Told::Done => true,
-            Told::Elsewhere => panic!("{}: another region takes writes", self.key),
-            Told::Nothing => false,
+        let begun = Instant::now();
+        loop {
+            match self.try_once(client) {
+                Told::Done => return true,
+                Told::Nothing => return false,
+                Told::Elsewhere => panic!("{}: another region takes writes", self.key),
+                Told::Refused => assert!(begun.elapsed() < REFUSED_MAX, "{}: refused for too long", self.key),
+            }
+            std::thread::sleep(REFUSED_PAUSE);
         }
     }
 
@@ -87,6 +102,7 @@ impl Ledger {
                 Told::Nothing
             }
             Ok(answer) if answer.status == 403 => Told::Elsewhere,
+            Ok(answer) if answer.status == 503 && self.bears_refusals => Told::Refused,
             Ok(answer) => panic!("{writes:?}: {answer:?}"),
             Err(_) => {
                 self.unknown = Some(writes);
