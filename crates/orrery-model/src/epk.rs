@@ -14,6 +14,9 @@ mod murmur;
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epk(Vec<u8>);
 
+/// Room for what most keys become before they are hashed.
+const HASHED_BYTES_USUAL: usize = 64;
+
 /// Strings longer than this are cut before version 1 hashes them.
 const V1_STRING_BYTES: usize = 100;
 
@@ -75,7 +78,7 @@ impl Epk {
 }
 
 fn hash_v2(components: &[KeyComponent]) -> [u8; 16] {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(HASHED_BYTES_USUAL);
     components
         .iter()
         .for_each(|component| component_bytes(component, 0xFF, &mut bytes));

@@ -1,5 +1,6 @@
 //! Partition keys: the value a user chose, the definition that says where an item holds it, and the paths both use.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::{Error, Result, Status};
@@ -144,11 +145,14 @@ impl PartitionKeyDefinition {
     }
 
     /// Turns a key as the client sent it into the key of one item, or says why it cannot be one.
-    pub fn complete(&self, key: &PartitionKey) -> Result<PartitionKey> {
+    pub fn complete<'a>(&self, key: &'a PartitionKey) -> Result<Cow<'a, PartitionKey>> {
         match key.0.len() {
             // The empty key stands for "no key" and equals an item without the properties.
-            0 => Ok(PartitionKey(vec![KeyComponent::Undefined; self.paths.len()])),
-            n if n == self.paths.len() => Ok(key.clone()),
+            0 => Ok(Cow::Owned(PartitionKey(vec![
+                KeyComponent::Undefined;
+                self.paths.len()
+            ]))),
+            n if n == self.paths.len() => Ok(Cow::Borrowed(key)),
             n => Err(Error::new(
                 Status::PARTITION_KEY_MISMATCH,
                 format!(

@@ -1,5 +1,6 @@
 //! Reading a container page by page, in the order of EPK and then of creation.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -146,10 +147,9 @@ pub fn target_range(container: &ContainerEntry, target: &FeedTarget) -> Result<E
         }
         // Only hierarchical keys have prefixes.
         let is_prefix = (1..n_paths).contains(&key.components().len()) && definition.kind() == KeyKind::MultiHash;
-        let key = if is_prefix {
-            key.clone()
-        } else {
-            definition.complete(key)?
+        let key = match is_prefix {
+            true => Cow::Borrowed(key),
+            false => definition.complete(key)?,
         };
         let keyed = EpkRange::of_key(definition, &key);
         range = Some(match range {

@@ -1,15 +1,18 @@
 //! Operations on one item: check, route, read or write.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use orrery_model::etag::Precondition;
 use orrery_model::rid::ChildKind;
-use orrery_model::{Charge, Epk, Error, Etag, PartitionKey, ResourceId, Result, Status};
+use orrery_model::session::SessionProgress;
+use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionKey, ResourceId, Result, Status};
 use orrery_partition::command::{Action, Command, Effect, Step, StepOutcome, Target};
 use orrery_partition::decide::{not_found, precondition_failed};
 use orrery_partition::draft::ItemDraft;
 use orrery_partition::expiry::is_expired;
+use orrery_partition::stored::StoredItem;
 
 use crate::api::{
     ContainerRef, Facts, Failure, ItemBody, ItemOperation, ItemSelector, ItemVerb, Options, Outcome, Principal, Reply,
@@ -29,39 +32,65 @@ pub async fn execute(
     options: &Options,
     operation: ItemOperation,
 ) -> Result<Reply, Failure> {
-    let container = find_container(node, options, &operation.container)?;
-    let mut facts = Facts {
-        container: Some(Arc::clone(&container.facts)),
-        charge: Charge::read_nothing(),
-        ..Facts::default()
-    };
+    let (container, mut facts) = begin(node, options, &operation.container)?;
     let ItemOperation {
         partition_key,
         precondition,
         verb,
         ..
     } = operation;
+    let key = partition_key.as_ref();
     let result = match verb {
         ItemVerb::Read { item } => {
-            read(
-                node,
+            let read = Read {
                 principal,
                 options,
-                &container,
-                partition_key.as_ref(),
-                &precondition,
-                &item,
-                &mut facts,
-            )
-            .await
+                key,
+                precondition: &precondition,
+                item: &item,
+            };
+            read.execute(node, &container, &mut facts).await
         }
         // Boxed, so that reads do not carry the state of writing.
-        verb => {
-            let key = partition_key.as_ref();
-            Box::pin(write(node, principal, &container, key, precondition, verb, &mut facts)).await
-        }
+        verb => Box::pin(write(node, principal, &container, key, precondition, verb, &mut facts)).await,
     };
     finish(result, facts)
+}
+
+/// Executes a read that has nothing to wait for; `None` when it has, or when it is no read. Only for nodes whose reads wait for
+/// nothing but what their clients have seen.
+pub fn read_at_once(
+    node: &Node,
+    principal: &Principal,
+    options: &Options,
+    operation: &ItemOperation,
+) -> Option<Result<Reply, Failure>> {
+    let ItemVerb::Read { item } = &operation.verb else {
+        return None;
+    };
+    let (container, mut facts) = match begin(node, options, &operation.container) {
+        Ok(begun) => begun,
+        Err(error) => return Some(Err(error.into())),
+    };
+    let read = Read {
+        principal,
+        options,
+        key: operation.partition_key.as_ref(),
+        precondition: &operation.precondition,
+        item,
+    };
+    let result = read.execute_at_once(node, &container, &mut facts).transpose()?;
+    Some(finish(result, facts))
+}
+
+fn begin(node: &Node, options: &Options, container: &ContainerRef) -> Result<(Arc<ContainerEntry>, Facts)> {
+    let container = find_container(node, options, container)?;
+    let facts = Facts {
+        container: Some(Arc::clone(&container.facts)),
+        charge: Charge::read_nothing(),
+        ..Facts::default()
+    };
+    Ok((container, facts))
 }
 
 /// Failures tell what was known, so that clients can keep their session.
@@ -87,59 +116,117 @@ pub fn find_container(node: &Node, options: &Options, container: &ContainerRef) 
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one private call site; a struct would only rename them"
-)]
-async fn read(
-    node: &Arc<Node>,
-    principal: &Principal,
-    options: &Options,
-    container: &Arc<ContainerEntry>,
-    key: Option<&PartitionKey>,
-    precondition: &Precondition,
-    item: &ItemSelector,
-    facts: &mut Facts,
-) -> Result<Outcome> {
-    let key = required_key(container, key)?;
-    let epk = Epk::of(container.definition.partition_key(), &key);
-    check_scope(node, principal, container, (&key, &epk), Some(item))?;
-    let (container, partition) = serving(node, container, &epk)?;
-    partition.throttle.admit(|| node.now())?;
-    let account = node.account();
-    let session = options.session(account.consistency);
-    let ancestors = container.range(partition.id).map_or(&[][..], |range| &range.parents);
-    partition
-        .wait_for_session(session, ancestors, container.n_partitions_ever)
-        .await?;
-    node.await_bound(options, &partition).await?;
-    let found = match item {
-        ItemSelector::Id(id) => partition.find(&container.definition, &epk, id)?,
-        ItemSelector::Rid(rid) => match item_number(&container, rid) {
-            Some(number) => partition.find_number(&container.definition, &epk, number)?,
-            None => None,
-        },
-    };
-    node.confirm(options, &partition, partition.log.head().lsn).await?;
-    let found = found.filter(|item| !is_expired(&container.definition, item, node.now()));
-    facts.partition = Some(partition.facts(
-        found.as_ref().map_or(orrery_model::Lsn::ZERO, |item| item.lsn),
-        found.as_ref().map(|item| item.lsn),
-    ));
-    let found = found.ok_or_else(not_found)?;
-    facts.charge = Charge::read(found.body.len());
-    partition.throttle.pay(facts.charge);
-    let etag = found.etag.quoted();
-    match precondition {
-        Precondition::IfNoneMatch(_) if !precondition.holds(Some(&found.etag)) => {
-            facts.charge = Charge::read_nothing();
-            Ok(Outcome::NotModified { etag })
+/// A point read.
+#[derive(Clone, Copy)]
+struct Read<'a> {
+    principal: &'a Principal,
+    options: &'a Options,
+    key: Option<&'a PartitionKey>,
+    precondition: &'a Precondition,
+    item: &'a ItemSelector,
+}
+
+/// Where a point read looks.
+struct Place {
+    epk: Epk,
+    container: Arc<ContainerEntry>,
+    partition: Arc<Partition>,
+}
+
+impl Read<'_> {
+    async fn execute(self, node: &Node, container: &Arc<ContainerEntry>, facts: &mut Facts) -> Result<Outcome> {
+        let place = self.place(node, container)?;
+        if let Some(wanted) = self.unseen(node, &place)? {
+            place.partition.wait_until(wanted).await?;
         }
-        Precondition::IfMatch(_) if !precondition.holds(Some(&found.etag)) => Err(precondition_failed()),
-        _ => Ok(Outcome::Found(Resource {
-            body: found.body.clone(),
-            etag,
-        })),
+        node.await_bound(self.options, &place.partition).await?;
+        let found = self.find(&place)?;
+        let head = place.partition.log.head();
+        node.confirm(self.options, &place.partition, head.lsn).await?;
+        self.answer(node, &place, found, facts)
+    }
+
+    /// The same where only a session may have to be waited for. `None` when it has to.
+    fn execute_at_once(
+        self,
+        node: &Node,
+        container: &Arc<ContainerEntry>,
+        facts: &mut Facts,
+    ) -> Result<Option<Outcome>> {
+        let place = self.place(node, container)?;
+        if self.unseen(node, &place)?.is_some() {
+            return Ok(None);
+        }
+        let found = self.find(&place)?;
+        self.answer(node, &place, found, facts).map(Some)
+    }
+
+    fn place(self, node: &Node, container: &Arc<ContainerEntry>) -> Result<Place> {
+        let key = required_key(container, self.key)?;
+        let epk = Epk::of(container.definition.partition_key(), &key);
+        check_scope(node, self.principal, container, (&key, &epk), Some(self.item))?;
+        let (container, partition) = serving(node, container, &epk)?;
+        partition.throttle.admit(|| node.now())?;
+        Ok(Place {
+            epk,
+            container,
+            partition,
+        })
+    }
+
+    /// What the client has seen of the partition that the partition has not.
+    fn unseen(self, node: &Node, place: &Place) -> Result<Option<SessionProgress>> {
+        let Place {
+            container, partition, ..
+        } = place;
+        if self.options.session.is_none() {
+            return Ok(None);
+        }
+        let Some(session) = self.options.session(node.account().consistency) else {
+            return Ok(None);
+        };
+        let ancestors = container.range(partition.id).map_or(&[][..], |range| &range.parents);
+        partition.unseen(session, ancestors, container.n_partitions_ever)
+    }
+
+    /// The item as it is stored, expired or not.
+    fn find(self, place: &Place) -> Result<Option<Arc<StoredItem>>> {
+        let Place {
+            epk,
+            container,
+            partition,
+        } = place;
+        match self.item {
+            ItemSelector::Id(id) => partition.find(&container.definition, epk, id),
+            ItemSelector::Rid(rid) => match item_number(container, rid) {
+                Some(number) => partition.find_number(&container.definition, epk, number),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn answer(self, node: &Node, place: &Place, found: Option<Arc<StoredItem>>, facts: &mut Facts) -> Result<Outcome> {
+        let Place {
+            container, partition, ..
+        } = place;
+        let found = found.filter(|item| !is_expired(&container.definition, item, node.now()));
+        let item_lsn = found.as_ref().map(|item| item.lsn);
+        facts.partition = Some(partition.facts(item_lsn.unwrap_or(Lsn::ZERO), item_lsn));
+        let found = found.ok_or_else(not_found)?;
+        facts.charge = Charge::read(found.body.len());
+        partition.throttle.pay(facts.charge);
+        let etag = found.etag.quoted();
+        match self.precondition {
+            Precondition::IfNoneMatch(_) if !self.precondition.holds(Some(&found.etag)) => {
+                facts.charge = Charge::read_nothing();
+                Ok(Outcome::NotModified { etag })
+            }
+            Precondition::IfMatch(_) if !self.precondition.holds(Some(&found.etag)) => Err(precondition_failed()),
+            _ => Ok(Outcome::Found(Resource {
+                body: found.body.clone(),
+                etag,
+            })),
+        }
     }
 }
 
@@ -254,7 +341,7 @@ pub async fn send(
 pub async fn send_to(node: &Node, partition: &Partition, command: Command, facts: &mut Facts) -> Result<Answer> {
     partition.throttle.admit(|| node.now())?;
     let answer = partition.command(command).await;
-    let lsn = answer.as_ref().map_or(orrery_model::Lsn::ZERO, |answer| answer.lsn);
+    let lsn = answer.as_ref().map_or(Lsn::ZERO, |answer| answer.lsn);
     facts.partition = Some(partition.facts(lsn, answer.is_ok().then_some(lsn)));
     let charge = answer.as_ref().map_or(Charge::read_nothing(), |answer| {
         answer.results.iter().fold(Charge::ZERO, |mut sum, result| {
@@ -296,7 +383,7 @@ pub fn prepare(
     let key = match (key, own_key) {
         (None, Some((own, true))) => own.clone(),
         (key, own) => {
-            let key = required_key(container, key)?;
+            let key = required_key(container, key)?.into_owned();
             if own.is_some_and(|(own, _)| *own != key) {
                 return Err(Error::new(
                     Status::PARTITION_KEY_MISMATCH,
@@ -315,7 +402,7 @@ pub fn prepare(
     })
 }
 
-pub fn required_key(container: &ContainerEntry, key: Option<&PartitionKey>) -> Result<PartitionKey> {
+pub fn required_key<'a>(container: &ContainerEntry, key: Option<&'a PartitionKey>) -> Result<Cow<'a, PartitionKey>> {
     let key = key.ok_or_else(|| Error::bad_request("PartitionKey value must be supplied for this operation."))?;
     container.definition.partition_key().complete(key)
 }

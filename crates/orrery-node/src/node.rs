@@ -155,28 +155,59 @@ impl Node {
     /// Executes one operation. A dropped future never cancels a change that has begun.
     pub async fn execute(self: &Arc<Node>, request: Request) -> Result<Reply, Failure> {
         let executed = self.dispatch(request).await;
-        if let Err(failure) = &executed
+        self.count(&executed);
+        executed
+    }
+
+    /// Executes what has nothing to wait for, as most point reads have not. `None`: nothing was done, and [`Node::execute`] does it.
+    pub fn execute_at_once(&self, request: &Request) -> Option<Result<Reply, Failure>> {
+        let Operation::Item(operation) = &request.operation else {
+            return None;
+        };
+        if self.duty.clustered || self.duty.promise != Promise::Local {
+            return None;
+        }
+        let executed = match self.admit(request) {
+            Ok(()) => items::read_at_once(self, &request.principal, &request.options, operation)?,
+            Err(error) => Err(error.into()),
+        };
+        self.count(&executed);
+        Some(executed)
+    }
+
+    fn count(&self, executed: &Result<Reply, Failure>) {
+        if let Err(failure) = executed
             && failure.error.status() == Status::THROTTLED
         {
             self.meters.throttled.add(1);
         }
-        executed
     }
 
-    async fn dispatch(self: &Arc<Node>, request: Request) -> Result<Reply, Failure> {
+    /// Refuses what the sender, or this region, may not do.
+    fn admit(&self, request: &Request) -> Result<()> {
         let Request {
             principal,
             options,
             operation,
         } = request;
-        authorize::writes(&principal, &operation)?;
-        authorize::permissions(&principal, &operation)?;
+        authorize::writes(principal, operation)?;
+        authorize::permissions(principal, operation)?;
         // In a cluster each partition knows by itself whether it is written here.
         let is_partitions = self.duty.clustered && !matches!(operation, Operation::Metadata(_));
-        let is_write = authorize::is_write(&operation);
-        if (options.hub_only || is_write) && !is_partitions {
+        if (options.hub_only || authorize::is_write(operation)) && !is_partitions {
             self.duty.check_writes()?;
         }
+        Ok(())
+    }
+
+    async fn dispatch(self: &Arc<Node>, request: Request) -> Result<Reply, Failure> {
+        self.admit(&request)?;
+        let Request {
+            principal,
+            options,
+            operation,
+        } = request;
+        let is_write = authorize::is_write(&operation);
         let shows_catalogue = matches!(operation, Operation::Metadata(_) | Operation::PartitionRanges { .. });
         let shown = match self.duty.promise {
             Promise::Within(_) => self.control.shown(),

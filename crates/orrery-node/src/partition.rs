@@ -354,9 +354,7 @@ impl Partition {
         }
     }
 
-    /// Waits until this partition has seen what the client has seen of it or of one of its ancestors. A client that has seen
-    /// a partition which does not exist here yet, of `n_known`, has seen a split or merge that this region lacks, unless this is where it
-    /// would have happened.
+    /// Waits until this partition has seen what the client has seen of it or of one of its ancestors.
     pub async fn wait_for_session(
         &self,
         session: Option<&SessionToken>,
@@ -364,6 +362,21 @@ impl Partition {
         n_known: u32,
     ) -> Result<()> {
         let Some(session) = session else { return Ok(()) };
+        match self.unseen(session, ancestors, n_known)? {
+            Some(wanted) => self.wait_until(wanted).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What the client has seen of this partition, or of one of its ancestors, that this partition has not. A client that has seen
+    /// a partition which does not exist here yet, of `n_known`, has seen a split or merge that this region lacks, unless this is
+    /// where it would have happened.
+    pub fn unseen(
+        &self,
+        session: &SessionToken,
+        ancestors: &[PartitionId],
+        n_known: u32,
+    ) -> Result<Option<SessionProgress>> {
         let version = self.progress().version;
         // Where partitions are written all of them are known: one that is not is none of this container's.
         if !self.is_owned() && session.beyond(n_known).any(|seen| seen.version >= version) {
@@ -374,9 +387,11 @@ impl Partition {
             .chain([&self.id])
             .filter_map(|partition| session.get(*partition))
             .reduce(SessionProgress::merge);
-        let Some(wanted) = wanted.filter(|wanted| !self.progress().reaches(*wanted)) else {
-            return Ok(());
-        };
+        Ok(wanted.filter(|wanted| !self.progress().reaches(*wanted)))
+    }
+
+    /// Waits until this partition has come so far.
+    pub async fn wait_until(&self, wanted: SessionProgress) -> Result<()> {
         let arrives = async {
             while !self.progress().reaches(wanted) {
                 self.log.wait_past(self.log.head().lsn).await;
