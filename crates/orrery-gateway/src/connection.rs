@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer_body::AnswerBody;
+use crate::dormant::Dormant;
 use crate::guard::{Guard, Patience, Traffic};
 use crate::pipeline::Pipeline;
 use crate::tasks::Tasks;
@@ -168,11 +169,12 @@ where
             Protocol::Http1 | Protocol::Tls => Box::pin(serve_http1(io, served)).await,
         }
     };
+    let dropped = pin!(peer.drop_connection.cancelled());
     tokio::select! {
         // Dropping the connection is what the second branch means.
         biased;
         () = conversation => {}
-        () = peer.drop_connection.cancelled() => {}
+        () = Dormant::new(dropped) => {}
     }
 }
 
@@ -193,11 +195,12 @@ where
         .max_buf_size(pipeline.settings().head_bytes_max);
     let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
     let mut connection = pin!(builder.serve_connection(io, service));
+    let stopped = pin!(stopping.cancelled());
     let ended = tokio::select! {
         // The connection is kept, whichever branch is first.
         biased;
         ended = connection.as_mut() => ended,
-        () = stopping.cancelled() => {
+        () = Dormant::new(stopped) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -229,11 +232,12 @@ where
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
     let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
     let mut connection = pin!(builder.serve_connection(io, service));
+    let stopped = pin!(stopping.cancelled());
     let ended = tokio::select! {
         // The connection is kept, whichever branch is first.
         biased;
         ended = connection.as_mut() => ended,
-        () = stopping.cancelled() => {
+        () = Dormant::new(stopped) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -28,6 +28,12 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
     /// Executes one operation.
     fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>>;
 
+    /// Executes an operation that has nothing to wait for, which spares it the state of waiting. `None`: nothing was done, and
+    /// [`Handler::execute`] does it.
+    fn execute_at_once(&self, _request: &Request) -> Option<Result<Reply, Failure>> {
+        None
+    }
+
     /// Executes one administration command.
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>>;
 
@@ -180,6 +186,10 @@ pub enum Answer {
 impl Handler for Arc<Node> {
     fn execute(&self, request: Request) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(Node::execute(self, request))
+    }
+
+    fn execute_at_once(&self, request: &Request) -> Option<Result<Reply, Failure>> {
+        Node::execute_at_once(self, request)
     }
 
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>> {

@@ -12,6 +12,7 @@ pub mod auth;
 mod body;
 pub mod connection;
 mod cors;
+mod dormant;
 pub mod faults;
 mod guard;
 pub mod handler;

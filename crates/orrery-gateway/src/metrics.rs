@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use orrery_model::Charge;
@@ -41,12 +41,43 @@ const WRITES: [&str; 8] = [
 
 #[derive(Debug, Default)]
 pub struct Metrics {
-    operations: RwLock<BTreeMap<&'static str, Arc<OperationMetrics>>>,
+    operations: Operations,
     n_connections_open: AtomicI64,
     n_connections: AtomicU64,
     n_requests_active: AtomicI64,
     n_faults: AtomicU64,
     n_panics: AtomicU64,
+}
+
+/// The counters of each operation, in the order in which they were first counted. The table only grows, so that finding one takes
+/// no lock; the usual ones are among the first.
+#[derive(Debug)]
+struct Operations([OnceLock<(&'static str, Box<OperationMetrics>)>; OPERATIONS_MAX]);
+
+/// More than there are names.
+const OPERATIONS_MAX: usize = 128;
+
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations([const { OnceLock::new() }; OPERATIONS_MAX])
+    }
+}
+
+impl Operations {
+    fn of(&self, operation: &'static str) -> &OperationMetrics {
+        let (_, metrics) = self
+            .0
+            .iter()
+            .map(|place| place.get_or_init(|| (operation, Box::default())))
+            .find(|(name, _)| *name == operation)
+            .expect("there is a place for every name");
+        metrics
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&'static str, &OperationMetrics)> {
+        let known = self.0.iter().map_while(OnceLock::get);
+        known.map(|(name, metrics)| (*name, &**metrics))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +125,7 @@ impl Metrics {
 
     /// Counts an answered request.
     pub fn record(&self, operation: &'static str, status: u16, took: Duration, charge: Charge) {
-        let metrics = self.of(operation);
+        let metrics = self.operations.of(operation);
         let slot = STATUSES
             .iter()
             .position(|known| *known == status)
@@ -114,31 +145,12 @@ impl Metrics {
 
     /// Requests that read items and that wrote items, since the start.
     pub fn item_requests(&self) -> (u64, u64) {
-        let operations = self.operations.read().unwrap_or_else(PoisonError::into_inner);
         let count = |names: &[&str]| {
-            let known = names.iter().filter_map(|name| operations.get(name));
-            let counts = known.flat_map(|metrics| &metrics.by_status);
+            let known = self.operations.iter().filter(|(name, _)| names.contains(name));
+            let counts = known.flat_map(|(_, metrics)| &metrics.by_status);
             counts.map(|count| count.load(Ordering::Relaxed)).sum()
         };
         (count(&READS), count(&WRITES))
-    }
-
-    fn of(&self, operation: &'static str) -> Arc<OperationMetrics> {
-        if let Some(metrics) = self
-            .operations
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(operation)
-        {
-            return Arc::clone(metrics);
-        }
-        Arc::clone(
-            self.operations
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .entry(operation)
-                .or_default(),
-        )
     }
 
     /// The Prometheus text format, version 0.0.4.
@@ -181,7 +193,7 @@ impl Metrics {
             head(&mut text, name, kind, help);
             let _ = writeln!(text, "{name} {value}");
         }
-        let operations = self.operations.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let operations = self.operations.iter().collect();
         render_requests(&mut text, &operations);
         render_charges(&mut text, &operations);
         render_latencies(&mut text, &operations);
@@ -189,7 +201,7 @@ impl Metrics {
     }
 }
 
-type Operations = BTreeMap<&'static str, Arc<OperationMetrics>>;
+type Sorted<'a> = BTreeMap<&'static str, &'a OperationMetrics>;
 
 fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -249,7 +261,7 @@ fn render_histogram(text: &mut String, name: &str, label: &str, latency: &Latenc
     let _ = writeln!(text, "{name}_sum{labels} {sum}\n{name}_count{labels} {count}");
 }
 
-fn render_requests(text: &mut String, operations: &Operations) {
+fn render_requests(text: &mut String, operations: &Sorted<'_>) {
     head(text, "orrery_requests_total", "counter", "requests answered");
     for (operation, metrics) in operations {
         for (status, count) in STATUSES.iter().zip(&metrics.by_status) {
@@ -271,7 +283,7 @@ fn render_requests(text: &mut String, operations: &Operations) {
     }
 }
 
-fn render_charges(text: &mut String, operations: &Operations) {
+fn render_charges(text: &mut String, operations: &Sorted<'_>) {
     head(text, "orrery_request_units_total", "counter", "request units charged");
     for (operation, metrics) in operations {
         let charge = Charge::hundredths(metrics.charge_hundredths.load(Ordering::Relaxed));
@@ -279,7 +291,7 @@ fn render_charges(text: &mut String, operations: &Operations) {
     }
 }
 
-fn render_latencies(text: &mut String, operations: &Operations) {
+fn render_latencies(text: &mut String, operations: &Sorted<'_>) {
     const NAME: &str = "orrery_request_seconds";
     head(text, NAME, "histogram", "time from the head of a request to its answer");
     for (operation, metrics) in operations {

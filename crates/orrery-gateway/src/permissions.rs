@@ -5,7 +5,7 @@
 //! exception: clients name them by id, so a token for one is for whatever its container has under that id, now and later.
 
 use bytes::Bytes;
-use http::{HeaderMap, Uri};
+use http::Uri;
 use orrery_model::etag::Precondition;
 use orrery_model::limits::ITEM_ID_BYTES_MAX;
 use orrery_model::{PartitionKey, ResourceId, Result};
@@ -43,13 +43,13 @@ struct Permission {
 
 impl TokenIssue {
     /// `Some` if the answer to this operation will show permissions.
-    pub fn for_operation(operation: &Operation, headers: &HeaderMap) -> Result<Option<TokenIssue>> {
+    pub fn for_operation(operation: &Operation, headers: Headers<'_>) -> Result<Option<TokenIssue>> {
         let shows_permissions = matches!(operation, Operation::Metadata(MetadataOperation { kind: ResourceKind::Permission, verb, .. })
             if !matches!(verb, MetadataVerb::Delete { .. }));
         if !shows_permissions {
             return Ok(None);
         }
-        let lifetime_seconds = resource_token::lifetime_seconds(Headers(headers).text(&names::EXPIRY_SECONDS)?)?;
+        let lifetime_seconds = resource_token::lifetime_seconds(headers.text(&names::EXPIRY_SECONDS)?)?;
         Ok(Some(TokenIssue { lifetime_seconds }))
     }
 
@@ -115,7 +115,8 @@ impl Permission {
         handler: &dyn Handler,
         partition_key: Option<&PartitionKey>,
     ) -> Option<(ResourceId, Option<String>)> {
-        let route = wire::route(&link_uri(&self.resource)?).ok()?;
+        let uri = link_uri(&self.resource)?;
+        let route = wire::route(&uri).ok()?;
         let target = route.target?;
         match route.kind {
             RouteKind::Items => {
@@ -227,7 +228,8 @@ mod tests {
             ("/dbs/x/colls/y/", "y"),
             ("dbs/x/colls/y/docs/1+1", "1+1"),
         ] {
-            let route = wire::route(&link_uri(link).expect(link)).expect(link);
+            let uri = link_uri(link).expect(link);
+            let route = wire::route(&uri).expect(link);
             assert_eq!(route.target, Some(Selector::Name(name.to_owned())));
         }
     }

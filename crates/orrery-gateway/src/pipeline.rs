@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header, request};
+use http::{Method, Request, Response, header, request};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use orrery_model::{Charge, Error, Result, Status, Timestamp};
@@ -22,10 +22,10 @@ use orrery_node::api::Principal;
 use orrery_node::{Clock, SystemClock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::account::Addresses;
-use crate::activity::ActivityIds;
+use crate::activity::{ActivityId, ActivityIds};
 use crate::admin::EventStream;
 use crate::answer_body::AnswerBody;
 use crate::auth::{Authenticator, Credentials, Signed};
@@ -86,12 +86,15 @@ pub struct Pipeline {
     bodies: body::Room,
 }
 
-/// A request whose body has not been read.
+/// A request whose body has not been read. What it refers to stays where it is on its way through the steps.
 pub(crate) struct Incomplete<'a> {
     pub peer: &'a Peer,
-    pub head: request::Parts,
+    pub head: &'a request::Parts,
+    pub headers: Headers<'a>,
     pub body: Unread,
-    pub activity_id: HeaderValue,
+    pub activity_id: ActivityId,
+    /// Where what becomes known of it is recorded.
+    pub span: &'a Span,
 }
 
 /// An answer, and what is counted about it.
@@ -179,28 +182,28 @@ impl Pipeline {
         let started = Instant::now();
         let _active = self.metrics.request();
         let (head, body) = request.into_parts();
-        let from_browser = head.headers.contains_key(header::ORIGIN);
-        let activity_id = Headers(&head.headers)
-            .activity_id()
-            .unwrap_or_else(|| self.activity_ids.next());
+        let headers = Headers::of(&head.headers);
+        let activity_id = headers.activity_id().unwrap_or_else(|| self.activity_ids.next());
         let span = tracing::debug_span!(
             "request",
-            activity_id = activity_id.to_str().unwrap_or_default(),
+            activity_id = activity_id.as_str(),
             operation = tracing::field::Empty,
             database = tracing::field::Empty,
             container = tracing::field::Empty,
         );
         let request = Incomplete {
             peer,
-            head,
+            head: &head,
+            headers,
             body: Unread::Incoming(body),
-            activity_id: activity_id.clone(),
+            activity_id,
+            span: &span,
         };
         let mut answered = match catch_panic(self.dispatch(request).instrument(span.clone())).await {
             Some(answered) => answered,
             None => self.after_panic(activity_id),
         };
-        if from_browser {
+        if headers.get(&header::ORIGIN).is_some() {
             cors::expose(answered.response.headers_mut());
         }
         let status = answered.response.status().as_u16();
@@ -221,15 +224,16 @@ impl Pipeline {
             return codec::encode_answer(&RelayedAnswer::NotHere);
         };
         let (head, body) = request.into_parts();
-        let activity_id = Headers(&head.headers)
-            .activity_id()
-            .unwrap_or_else(|| self.activity_ids.next());
+        let headers = Headers::of(&head.headers);
+        let activity_id = headers.activity_id().unwrap_or_else(|| self.activity_ids.next());
         let peer = Peer::relayed(tls);
         let request = Incomplete {
             peer: &peer,
-            head,
+            head: &head,
+            headers,
             body: Unread::Whole(body),
-            activity_id: activity_id.clone(),
+            activity_id,
+            span: &Span::none(),
         };
         let answered = match catch_panic(self.dispatch(request)).await {
             Some(answered) => answered,
@@ -253,22 +257,19 @@ impl Pipeline {
             // Boxed, like every rare path: what a request could do besides is not part of every request's state.
             return Box::pin(admin::answer(self, request)).await;
         }
-        let activity_id = request.activity_id.clone();
+        let activity_id = request.activity_id;
         data::answer(self, request)
             .await
             .unwrap_or_else(|error| self.refuse(activity_id, error))
     }
 
-    pub(crate) fn refuse(&self, activity_id: HeaderValue, error: Error) -> Answered {
+    pub(crate) fn refuse(&self, activity_id: ActivityId, error: Error) -> Answered {
         Answered::new(UNKNOWN_OPERATION, wire::refuse(activity_id, error))
     }
 
-    fn after_panic(&self, activity_id: HeaderValue) -> Answered {
+    fn after_panic(&self, activity_id: ActivityId) -> Answered {
         self.metrics.panic();
-        tracing::error!(
-            activity_id = activity_id.to_str().unwrap_or_default(),
-            "a request ended in a panic"
-        );
+        tracing::error!(activity_id = activity_id.as_str(), "a request ended in a panic");
         self.refuse(
             activity_id,
             Error::new(
@@ -279,19 +280,15 @@ impl Pipeline {
     }
 
     /// Who sent this request.
-    pub(crate) fn authenticate(&self, head: &request::Parts, resource_type: &str, link: &str) -> Result<Principal> {
-        let text = |name| {
-            head.headers
-                .get(name)
-                .and_then(|value: &HeaderValue| value.to_str().ok())
-        };
+    pub(crate) fn authenticate(&self, request: &Incomplete<'_>, resource_type: &str, link: &str) -> Result<Principal> {
+        let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
         let credentials = Credentials {
-            authorization: text(names::AUTHORIZATION),
-            x_ms_date: text(names::X_MS_DATE),
-            date: text(names::DATE),
+            authorization: text(&names::AUTHORIZATION),
+            x_ms_date: text(&names::X_MS_DATE),
+            date: text(&names::DATE),
         };
         let signed = Signed {
-            verb: head.method.as_str(),
+            verb: request.head.method.as_str(),
             resource_type,
             link,
         };

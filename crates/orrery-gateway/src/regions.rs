@@ -122,6 +122,10 @@ impl Handler for RegionHandler {
         }
     }
 
+    fn execute_at_once(&self, request: &Request) -> Option<Result<Reply, Failure>> {
+        self.executor().ok()??.execute_at_once(request)
+    }
+
     fn administer(&self, command: Command) -> BoxFuture<'_, Result<Answer, Error>> {
         Box::pin(self.administer(command))
     }

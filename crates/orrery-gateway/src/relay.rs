@@ -6,10 +6,11 @@
 pub mod codec;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, request};
+use http::{Method, Response, request};
 use orrery_model::Result;
 use orrery_node::{Failure, Reply, Request};
 
+use crate::activity::ActivityId;
 use crate::handler::BoxFuture;
 use codec::RelayedRequest;
 
@@ -19,7 +20,7 @@ pub struct Original<'a> {
     pub(crate) head: &'a request::Parts,
     pub(crate) body: Bytes,
     pub(crate) tls: bool,
-    pub(crate) activity_id: HeaderValue,
+    pub(crate) activity_id: ActivityId,
     /// Another node has passed it on: it is executed here or nowhere.
     pub relayed: bool,
 }
@@ -41,7 +42,7 @@ impl Original<'_> {
             headers: &self.head.headers,
             body: &self.body,
             tls: self.tls,
-            activity_id: &self.activity_id,
+            activity_id: &self.activity_id.to_value(),
         })
     }
 }

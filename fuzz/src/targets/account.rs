@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use orrery_gateway::wire;
+use orrery_gateway::wire::headers::Headers;
 use orrery_model::Timestamp;
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{Consistency, Principal};
@@ -82,7 +83,15 @@ impl Served {
         }
         let (head, ()) = head.body(()).expect("the head is well-formed").into_parts();
         let decoded = wire::route(&head.uri)
-            .and_then(|route| wire::decode(route, &head, body.to_owned().into(), Consistency::Session))
+            .and_then(|route| {
+                wire::decode(
+                    route,
+                    &head.method,
+                    Headers::of(&head.headers),
+                    body.to_owned().into(),
+                    Consistency::Session,
+                )
+            })
             .expect("the request is well-formed");
         self.execute(decoded).expect("nothing is there yet");
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use orrery_gateway::auth::date;
 use orrery_gateway::auth::header::Authorization;
+use orrery_gateway::wire::headers::Headers;
 use orrery_gateway::wire::{self, hybrid_row};
 use orrery_node::api::{Consistency, MetadataVerb, Operation};
 
@@ -64,7 +65,13 @@ pub(super) fn request(bytes: &[u8]) {
     credentials(&head);
     let Ok(route) = wire::route(&head.uri) else { return };
     let body = Bytes::copy_from_slice(&bytes[length..]);
-    let Ok(decoded) = wire::decode(route, &head, body, Consistency::Session) else {
+    let Ok(decoded) = wire::decode(
+        route,
+        &head.method,
+        Headers::of(&head.headers),
+        body,
+        Consistency::Session,
+    ) else {
         return;
     };
     if !destroys(&decoded.operation) {

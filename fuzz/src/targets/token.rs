@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_gateway::auth::{keyring::Keyring, resource_token};
 use orrery_gateway::wire;
+use orrery_gateway::wire::headers::Headers;
 use orrery_model::{PartitionKey, ResourceId, SessionToken, Timestamp};
 use orrery_node::account::{AccountKeys, Secret};
 use orrery_node::api::Consistency;
@@ -102,8 +103,15 @@ fn page((header, query): &(&str, Option<&str>), token: &str) {
     let Ok(head) = head.body(()) else { return };
     let (head, ()) = head.into_parts();
     let body = query.map(|query| format!(r#"{{"query":"{query}","parameters":[]}}"#));
-    let decoded = wire::route(&head.uri)
-        .and_then(|route| wire::decode(route, &head, body.unwrap_or_default().into(), Consistency::Session));
+    let decoded = wire::route(&head.uri).and_then(|route| {
+        wire::decode(
+            route,
+            &head.method,
+            Headers::of(&head.headers),
+            body.unwrap_or_default().into(),
+            Consistency::Session,
+        )
+    });
     if let Ok(decoded) = decoded {
         let _ = served().execute(decoded);
     }

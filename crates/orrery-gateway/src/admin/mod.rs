@@ -37,7 +37,7 @@ pub(crate) fn serves(path: &str) -> bool {
 }
 
 pub(crate) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Answered {
-    let activity_id = request.activity_id.clone();
+    let activity_id = request.activity_id;
     let path = request.head.uri.path().to_owned();
     let result = match path.strip_prefix(V1) {
         Some(rest) => v1::answer(pipeline, request, rest).await,
@@ -92,7 +92,7 @@ fn metrics(pipeline: &Pipeline) -> String {
 
 /// Administration is for holders of an account key; those with a read-only key may look.
 fn authorize(pipeline: &Pipeline, request: &Incomplete<'_>, link: &str) -> Result<()> {
-    match pipeline.authenticate(&request.head, "", link)? {
+    match pipeline.authenticate(request, "", link)? {
         Principal::Account { read_only } if !read_only || request.head.method == Method::GET => Ok(()),
         _ => Err(Error::new(
             Status::FORBIDDEN,

@@ -49,10 +49,10 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>, rest: &
     let segments: Vec<&str> = rest.split('/').filter(|segment| !segment.is_empty()).collect();
     if let Some(relay) = pipeline.parts().handler.relay().filter(|_| !is_of_this_node(&segments)) {
         let original = Original {
-            head: &request.head,
+            head: request.head,
             body: body.clone(),
             tls: request.peer.tls,
-            activity_id: request.activity_id.clone(),
+            activity_id: request.activity_id,
             relayed: request.peer.relayed,
         };
         match relay.administer(original).await? {

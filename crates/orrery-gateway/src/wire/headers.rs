@@ -11,6 +11,8 @@ use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Epk, Error, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
 use orrery_node::api::{Consistency, FeedMode, FeedStart, FeedTarget, FromHistory, Options, Page};
 
+use crate::activity::ActivityId;
+
 pub mod names;
 
 use names as name;
@@ -18,14 +20,31 @@ use names as name;
 /// The longest EPK a client could name, in hex digits: generous for a hierarchical key of three levels and for version 1.
 const EPK_DIGITS_MAX: usize = 1024;
 
-/// The headers of a request.
+/// The headers of a request. Most questions are about headers that are not there, and looking for one in the map means to
+/// hash its whole name; so a mark is kept for every name that is there, and of a name without a mark no more is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Headers<'a>(pub &'a HeaderMap);
+pub struct Headers<'a> {
+    map: &'a HeaderMap,
+    marks: u128,
+}
 
 impl<'a> Headers<'a> {
+    pub fn of(map: &'a HeaderMap) -> Headers<'a> {
+        let marks = map.keys().fold(0, |marks, name| marks | mark(name));
+        Headers { map, marks }
+    }
+
+    /// The value of a header, the first if there are several.
+    pub fn get(&self, name: &HeaderName) -> Option<&'a HeaderValue> {
+        match self.marks & mark(name) {
+            0 => None,
+            _ => self.map.get(name),
+        }
+    }
+
     /// The text of a header; `None` when it is absent or blank.
     pub fn text(&self, name: &HeaderName) -> Result<Option<&'a str>> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let Some(value) = self.get(name) else { return Ok(None) };
         let text = std::str::from_utf8(value.as_bytes())
             .map_err(|_| Error::bad_request(format!("The value of header {name} is not text.")))?;
         Ok(Some(text.trim()).filter(|text| !text.is_empty()))
@@ -33,15 +52,13 @@ impl<'a> Headers<'a> {
 
     /// Is the header there and `true`?
     pub fn flag(&self, name: &HeaderName) -> bool {
-        self.0
-            .get(name)
+        self.get(name)
             .is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
     }
 
     /// Is the header there and not `false`? For headers whose presence is the message.
     pub fn marked(&self, name: &HeaderName) -> bool {
-        self.0
-            .get(name)
+        self.get(name)
             .is_some_and(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"false"))
     }
 
@@ -51,11 +68,9 @@ impl<'a> Headers<'a> {
     }
 
     /// The id by which client and server both know this request; a client's own is taken if it is a UUID.
-    pub fn activity_id(&self) -> Option<HeaderValue> {
-        self.0
-            .get(&name::ACTIVITY_ID)
-            .filter(|value| is_uuid(value.as_bytes()))
-            .cloned()
+    pub fn activity_id(&self) -> Option<ActivityId> {
+        self.get(&name::ACTIVITY_ID)
+            .and_then(|value| ActivityId::parse(value.as_bytes()))
     }
 
     /// What any request may carry. `account` is the account's default consistency, which a request may only weaken.
@@ -287,7 +302,7 @@ impl<'a> Headers<'a> {
             let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
             media_type.trim_ascii().eq_ignore_ascii_case(b"application/query+json")
         };
-        self.0.get(&name::CONTENT_TYPE).is_some_and(is_query)
+        self.get(&name::CONTENT_TYPE).is_some_and(is_query)
     }
 
     /// Which kind of change feed is asked for, if any.
@@ -300,6 +315,14 @@ impl<'a> Headers<'a> {
             }
         })
     }
+}
+
+/// One of 128 bits for a name. Names that share theirs only cost a look into the map.
+fn mark(name: &HeaderName) -> u128 {
+    let name = name.as_str().as_bytes();
+    let letter = |index: usize| usize::from(name.get(index).copied().unwrap_or_default());
+    let (middle, last) = (letter(name.len() / 2), letter(name.len().saturating_sub(1)));
+    1 << ((name.len() + 5 * middle + 11 * last) % 128)
 }
 
 fn consistency_level(text: &str) -> Option<Consistency> {
@@ -340,14 +363,6 @@ fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .ok()
         .map(|since| since.as_secs())
-}
-
-fn is_uuid(text: &[u8]) -> bool {
-    text.len() == 36
-        && text.iter().enumerate().all(|(index, byte)| match index {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
 }
 
 fn invalid(name: &HeaderName, text: &str) -> Error {

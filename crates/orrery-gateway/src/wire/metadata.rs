@@ -12,7 +12,7 @@ use super::path::Route;
 use super::request::{Call, Meaning, ReplyForm, method_not_allowed, not_implemented};
 use super::{item, query};
 
-pub(super) fn decode(kind: ResourceKind, route: Route, call: Call<'_>) -> Result<Meaning> {
+pub(super) fn decode(kind: ResourceKind, route: Route<'_>, call: Call<'_>) -> Result<Meaning> {
     let verb = match route.target {
         Some(target) => decode_point(kind, target, &call)?,
         None => decode_feed(kind, &call)?,

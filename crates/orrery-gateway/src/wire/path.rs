@@ -25,28 +25,30 @@ pub enum RouteKind {
 
 /// A path that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct Route<'a> {
     pub kind: RouteKind,
     /// From the outside in.
     pub ancestors: Vec<Selector>,
     /// Present when the path names one resource, absent when it names the feed of all.
     pub target: Option<Selector>,
-    pub signed: SignedResource,
+    pub signed: SignedResource<'a>,
 }
 
 /// The part of the string to sign that comes from the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SignedResource {
+pub struct SignedResource<'a> {
     pub resource_type: &'static str,
-    pub link: String,
+    /// A part of the path itself, as a rule.
+    pub link: Cow<'a, str>,
 }
 
 /// Deepest path there is: three pairs of type and id.
 const SEGMENTS_MAX: usize = 6;
 
 /// Reads the path of a request. The query string takes no part.
-pub fn route(uri: &Uri) -> Result<Route> {
-    let segments = segments(uri.path())?;
+pub fn route(uri: &Uri) -> Result<Route<'_>> {
+    let path = uri.path().trim_matches('/');
+    let segments = segments(path)?;
     let is = |index: usize, word: &str| segments.get(index).is_some_and(|segment| segment == word);
     if is(0, "addresses") {
         return Err(Error::bad_request(DIRECT_MODE));
@@ -55,16 +57,16 @@ pub fn route(uri: &Uri) -> Result<Route> {
         return Err(Error::new(Status::NOT_IMPLEMENTED, DISTRIBUTED_TRANSACTION));
     }
     if is(4, "operations") && is(5, "partitionkeydelete") {
-        return partition_key_deletion(&segments[..4]);
+        return partition_key_deletion(path, &segments[..4]);
     }
-    resource(&segments)
+    resource(path, &segments)
 }
 
 const DIRECT_MODE: &str = "This server has no replica addresses to give: it is reached through its gateway only. Configure the \
      client for gateway mode (ConnectionMode.Gateway in .NET, gatewayMode() in Java).";
 const DISTRIBUTED_TRANSACTION: &str = "Transactions across partitions are not supported. Use a transactional batch.";
 
-impl Route {
+impl Route<'_> {
     /// The container around items, ranges and scripts, and what the path names in it.
     pub(super) fn into_container(self) -> Result<(ContainerRef, Option<Selector>)> {
         let mut ancestors = self.ancestors.into_iter();
@@ -75,7 +77,7 @@ impl Route {
     }
 }
 
-fn resource(segments: &[Cow<'_, str>]) -> Result<Route> {
+fn resource<'a>(path: &'a str, segments: &[Cow<'_, str>]) -> Result<Route<'a>> {
     let mut kind = RouteKind::Account;
     let mut selectors = Vec::with_capacity(SEGMENTS_MAX / 2);
     let mut by_rid = false;
@@ -95,7 +97,7 @@ fn resource(segments: &[Cow<'_, str>]) -> Result<Route> {
     let is_point = segments.len().is_multiple_of(2) && !segments.is_empty();
     let signed = SignedResource {
         resource_type: resource_type(kind),
-        link: link(kind, segments, by_rid),
+        link: link(kind, path, segments, by_rid),
     };
     let target = if is_point { selectors.pop() } else { None };
     Ok(Route {
@@ -106,8 +108,8 @@ fn resource(segments: &[Cow<'_, str>]) -> Result<Route> {
     })
 }
 
-fn partition_key_deletion(container: &[Cow<'_, str>]) -> Result<Route> {
-    let container = resource(container)?;
+fn partition_key_deletion<'a>(path: &'a str, container: &[Cow<'_, str>]) -> Result<Route<'a>> {
+    let container = resource(path, container)?;
     if container.kind != RouteKind::Resource(ResourceKind::Container) {
         return Err(unknown());
     }
@@ -170,13 +172,27 @@ fn resource_type(kind: RouteKind) -> &'static str {
 
 /// The link of the target, or of the parent of a feed. Names keep their case; of a path of resource ids only the last
 /// one is signed, in lower case.
-fn link(kind: RouteKind, segments: &[Cow<'_, str>], by_rid: bool) -> String {
+fn link<'a>(kind: RouteKind, path: &'a str, segments: &[Cow<'_, str>], by_rid: bool) -> Cow<'a, str> {
     let whole_pairs = &segments[..segments.len() / 2 * 2];
     let last_alone = by_rid || kind == RouteKind::Resource(ResourceKind::Offer);
     match whole_pairs.last() {
-        Some(id) if last_alone => id.to_ascii_lowercase(),
-        _ => whole_pairs.join("/"),
+        Some(id) if last_alone => Cow::Owned(id.to_ascii_lowercase()),
+        _ => joined(path, whole_pairs),
     }
+}
+
+/// The first segments of a path with one slash between them. Not copied where the path itself has it so: nothing was decoded,
+/// and no slash is followed by another.
+fn joined<'a>(path: &'a str, segments: &[Cow<'_, str>]) -> Cow<'a, str> {
+    let mut end = 0;
+    for segment in segments {
+        let is_as_sent = matches!(segment, Cow::Borrowed(_)) && path[end..].starts_with(&**segment);
+        if !is_as_sent {
+            return Cow::Owned(segments.join("/"));
+        }
+        end += segment.len() + 1;
+    }
+    Cow::Borrowed(path.get(..end.saturating_sub(1)).unwrap_or_default())
 }
 
 fn offer(id: &str) -> Selector {

@@ -80,15 +80,17 @@ pub(super) struct Call<'a> {
 }
 
 /// Understands a request. `account` is the default consistency of the account, which a request may only weaken.
-pub fn decode(route: Route, head: &Parts, body: Bytes, account: Consistency) -> Result<Decoded> {
+pub fn decode(
+    route: Route<'_>,
+    method: &Method,
+    headers: Headers<'_>,
+    body: Bytes,
+    account: Consistency,
+) -> Result<Decoded> {
     if body.len() > REQUEST_BYTES_MAX {
         return Err(Error::new(Status::TOO_LARGE, "Request size is too large"));
     }
-    let call = Call {
-        method: &head.method,
-        headers: Headers(&head.headers),
-        body,
-    };
+    let call = Call { method, headers, body };
     let options = call.headers.options(account)?;
     let Meaning { operation, form, name } = meaning(route, call)?;
     Ok(Decoded {
@@ -99,7 +101,7 @@ pub fn decode(route: Route, head: &Parts, body: Bytes, account: Consistency) -> 
     })
 }
 
-fn meaning(route: Route, call: Call<'_>) -> Result<Meaning> {
+fn meaning(route: Route<'_>, call: Call<'_>) -> Result<Meaning> {
     match route.kind {
         RouteKind::Account => Err(method_not_allowed(call.method)),
         RouteKind::Resource(kind) => metadata::decode(kind, route, call),
@@ -135,7 +137,7 @@ pub fn is_operation(name: &str) -> bool {
 
 /// Could the request change anything? Judged by its head alone, for requests that are refused unread.
 pub fn may_write(head: &Parts) -> bool {
-    let headers = Headers(&head.headers);
+    let headers = Headers::of(&head.headers);
     match head.method {
         Method::GET | Method::HEAD | Method::OPTIONS => false,
         Method::POST if headers.marked(&names::IS_QUERY_PLAN) => false,
@@ -144,7 +146,7 @@ pub fn may_write(head: &Parts) -> bool {
     }
 }
 
-fn items(route: Route, call: Call<'_>) -> Result<Meaning> {
+fn items(route: Route<'_>, call: Call<'_>) -> Result<Meaning> {
     let (container, target) = route.into_container()?;
     match (target, call.method) {
         (Some(target), _) => item::decode_point(container, target, call),
@@ -171,7 +173,7 @@ fn items(route: Route, call: Call<'_>) -> Result<Meaning> {
     }
 }
 
-fn partition_ranges(route: Route, call: Call<'_>) -> Result<Meaning> {
+fn partition_ranges(route: Route<'_>, call: Call<'_>) -> Result<Meaning> {
     let (container, target) = route.into_container()?;
     if call.method != Method::GET || target.is_some() {
         return Err(method_not_allowed(call.method));
@@ -190,7 +192,7 @@ fn partition_ranges(route: Route, call: Call<'_>) -> Result<Meaning> {
     })
 }
 
-fn partition_key_deletion(route: Route, call: Call<'_>) -> Result<Meaning> {
+fn partition_key_deletion(route: Route<'_>, call: Call<'_>) -> Result<Meaning> {
     if call.method != Method::POST {
         return Err(method_not_allowed(call.method));
     }

@@ -12,6 +12,7 @@ use orrery_node::api::{Failure, Feed, Outcome, Reply, StepResult};
 use super::headers::names;
 use super::request::ReplyForm;
 use super::{batch, change_feed, feed};
+use crate::activity::ActivityId;
 
 mod diagnostics;
 mod facts;
@@ -20,7 +21,7 @@ mod values;
 /// What answering a request needs to know about it.
 #[derive(Clone, Debug)]
 pub struct RequestMeta {
-    pub activity_id: HeaderValue,
+    pub activity_id: ActivityId,
     pub form: ReplyForm,
     /// Of the account, beside the region that takes writes.
     pub n_read_regions: usize,
@@ -36,7 +37,7 @@ pub fn encode(meta: &RequestMeta, answer: Result<Reply, Failure>) -> Response<By
 }
 
 /// The answer to a request that was refused on the way: not understood, not allowed.
-pub fn refuse(activity_id: HeaderValue, error: Error) -> Response<Bytes> {
+pub fn refuse(activity_id: ActivityId, error: Error) -> Response<Bytes> {
     let meta = RequestMeta {
         activity_id,
         form: ReplyForm::default(),
@@ -46,7 +47,7 @@ pub fn refuse(activity_id: HeaderValue, error: Error) -> Response<Bytes> {
 }
 
 /// The answer to `GET /`.
-pub fn encode_account(activity_id: &HeaderValue, document: Bytes) -> Response<Bytes> {
+pub fn encode_account(activity_id: ActivityId, document: Bytes) -> Response<Bytes> {
     let mut headers = general_headers(activity_id);
     headers.insert(names::REQUEST_CHARGE, HeaderValue::from_static("0"));
     respond(StatusCode::OK, headers, document)
@@ -54,7 +55,7 @@ pub fn encode_account(activity_id: &HeaderValue, document: Bytes) -> Response<By
 
 fn encode_reply(meta: &RequestMeta, reply: Reply) -> Result<Response<Bytes>, Failure> {
     let mut headers = match meta.form {
-        ReplyForm::Plan => general_headers(&meta.activity_id),
+        ReplyForm::Plan => general_headers(meta.activity_id),
         _ => facts::headers(meta, &reply.facts),
     };
     let (status, body) = match reply.outcome {
@@ -153,7 +154,7 @@ fn encode_failure(meta: &RequestMeta, failure: &Failure) -> Response<Bytes> {
 /// The one place that builds an error body.
 fn error_body(meta: &RequestMeta, failure: &Failure) -> Bytes {
     let error = &failure.error;
-    let activity_id = meta.activity_id.to_str().unwrap_or_default();
+    let activity_id = meta.activity_id.as_str();
     let message = [error.message(), "\r\nActivityId: ", activity_id, ", ", AGENT].concat();
     let mut body = Vec::with_capacity(message.len() + 64);
     body.extend_from_slice(b"{\"code\":\"");
@@ -171,9 +172,9 @@ fn error_body(meta: &RequestMeta, failure: &Failure) -> Bytes {
 
 const AGENT: &str = concat!("orrery/", env!("CARGO_PKG_VERSION"));
 
-fn general_headers(activity_id: &HeaderValue) -> HeaderMap {
+fn general_headers(activity_id: ActivityId) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(N_HEADERS_USUAL);
-    headers.insert(names::ACTIVITY_ID, activity_id.clone());
+    headers.insert(names::ACTIVITY_ID, activity_id.to_value());
     insert_versions(&mut headers);
     headers
 }

@@ -5,6 +5,7 @@ use http::Request;
 use orrery_model::{Result, Status};
 use orrery_node::api::Consistency;
 
+use super::headers::Headers;
 use super::{Decoded, decode, route};
 
 /// A request as it stands on the wire. The request line is `VERB /path`.
@@ -25,7 +26,8 @@ pub(super) fn request_of(
         request = request.header(*name, *value);
     }
     let (head, ()) = request.body(()).unwrap().into_parts();
-    decode(route(&head.uri)?, &head, body.into(), account)
+    let headers = Headers::of(&head.headers);
+    decode(route(&head.uri)?, &head.method, headers, body.into(), account)
 }
 
 /// Why a request is refused.

@@ -12,7 +12,7 @@ fn with<T>(headers: &[(&str, &str)], read: impl FnOnce(Headers<'_>) -> T) -> T {
             HeaderValue::from_bytes(value.as_bytes()).unwrap(),
         );
     }
-    read(Headers(&map))
+    read(Headers::of(&map))
 }
 
 fn refused<T: std::fmt::Debug>(headers: &[(&str, &str)], read: impl FnOnce(Headers<'_>) -> Result<T>) -> String {
@@ -43,10 +43,35 @@ fn booleans_are_read_in_any_case() {
 }
 
 #[test]
+fn a_header_is_found_among_any_others() {
+    let all = [
+        "x-ms-date",
+        "x-ms-version",
+        "authorization",
+        "accept",
+        "host",
+        "user-agent",
+        "x-ms-documentdb-partitionkey",
+        "x-ms-session-token",
+        "a",
+    ];
+    let pairs: Vec<(&str, &str)> = all.iter().map(|name| (*name, *name)).collect();
+    with(&pairs, |headers| {
+        for name in all {
+            let found = headers.get(&HeaderName::from_static(name)).unwrap();
+            assert_eq!(found, name);
+        }
+        for name in [name::PREFER, name::IF_MATCH, name::ACTIVITY_ID, name::CONTENT_TYPE] {
+            assert_eq!(headers.get(&name), None, "{name}");
+        }
+    });
+}
+
+#[test]
 fn an_activity_id_is_taken_only_if_it_is_a_uuid() {
     let uuid = "6b1e6a7c-55e3-4f62-8c9c-4ad4dbb8e4a3";
     let read = |value| with(&[("x-ms-activity-id", value)], |headers| headers.activity_id());
-    assert_eq!(read(uuid).unwrap(), uuid);
+    assert_eq!(read(uuid).unwrap().as_str(), uuid);
     for value in [
         "",
         "x",
@@ -347,7 +372,7 @@ proptest! {
         for name in all {
             let mut map = HeaderMap::new();
             map.insert(name, value.clone());
-            let headers = Headers(&map);
+            let headers = Headers::of(&map);
             let _ = (headers.activity_id(), headers.options(Consistency::Session), headers.partition_key());
             let _ = (headers.feed_target(), headers.page(), headers.feed_start(), headers.write_precondition());
             let _ = (headers.throughput(), headers.migration(), headers.query_features(), headers.feed_mode());
@@ -361,7 +386,7 @@ proptest! {
         for name in [name::SESSION_TOKEN, name::PARTITION_KEY, name::PARTITION_RANGE_ID, name::IF_MODIFIED_SINCE] {
             map.insert(name, HeaderValue::from_str(&value).unwrap());
         }
-        let headers = Headers(&map);
+        let headers = Headers::of(&map);
         let _ = (headers.options(Consistency::Session), headers.feed_target(), headers.feed_start());
     }
 }

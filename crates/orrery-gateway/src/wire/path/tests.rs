@@ -2,13 +2,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn routed(path: &str) -> Route {
-    route(&path.parse().unwrap()).unwrap_or_else(|error| panic!("{path}: {error}"))
+fn routed(path: &str) -> Route<'static> {
+    let uri: &'static Uri = Box::leak(Box::new(path.parse().unwrap()));
+    route(uri).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn signed(path: &str) -> (&'static str, String) {
     let route = routed(path);
-    (route.signed.resource_type, route.signed.link)
+    (route.signed.resource_type, route.signed.link.into_owned())
 }
 
 fn status(path: &str) -> u16 {
@@ -151,6 +152,23 @@ fn paths_outside_the_api_are_not_found() {
         "/dbs/d/users/u/operations/partitionkeydelete",
     ] {
         assert_eq!(status(path), 404, "{path}");
+    }
+}
+
+#[test]
+fn a_link_is_a_part_of_the_path_unless_something_was_decoded_or_left_out() {
+    for (path, link, is_borrowed) in [
+        ("/dbs/d/colls/c/docs/x", "dbs/d/colls/c/docs/x", true),
+        ("//dbs/d/colls/c/docs/x/", "dbs/d/colls/c/docs/x", true),
+        ("/dbs/d/colls/c/docs/", "dbs/d/colls/c", true),
+        ("/dbs//d/colls/c", "dbs/d/colls/c", false),
+        ("/dbs/d/colls/c//docs", "dbs/d/colls/c", true),
+        ("/dbs/d/colls/c/docs/%25", "dbs/d/colls/c/docs/%", false),
+        ("/dbs/d%20/colls/c/docs/x", "dbs/d /colls/c/docs/x", false),
+    ] {
+        let signed = routed(path).signed;
+        assert_eq!(signed.link, link, "{path}");
+        assert_eq!(matches!(signed.link, Cow::Borrowed(_)), is_borrowed, "{path}");
     }
 }
 

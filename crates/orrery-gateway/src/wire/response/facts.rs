@@ -21,7 +21,7 @@ pub(super) fn headers(meta: &RequestMeta, facts: &Facts) -> HeaderMap {
     let mut headers = match (&facts.container, &facts.partition) {
         (Some(container), Some(partition)) => of_partition(meta, facts, container, partition, &mut values),
         (container, _) => {
-            let mut headers = general_headers(&meta.activity_id);
+            let mut headers = general_headers(meta.activity_id);
             headers.insert(names::REQUEST_CHARGE, values.charge(facts.charge));
             if let Some(container) = container {
                 let (path, rid) = owner(container, &meta.form, &mut values);
@@ -101,7 +101,7 @@ fn of_partition(
     // What a partition answers is durable in its region, so all of these are one number.
     let lsn = values.number(partition.lsn.0);
     let all: [HeaderValue; N_OF_PARTITION] = [
-        meta.activity_id.clone(),
+        values.text(|out| out.put_slice(meta.activity_id.as_str().as_bytes())),
         values.charge(facts.charge),
         path,
         rid,

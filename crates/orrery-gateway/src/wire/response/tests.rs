@@ -8,9 +8,13 @@ use super::*;
 
 const ACTIVITY: &str = "6b1e6a7c-55e3-4f62-8c9c-4ad4dbb8e4a3";
 
+fn activity_id() -> ActivityId {
+    ActivityId::parse(ACTIVITY.as_bytes()).unwrap()
+}
+
 fn meta(form: ReplyForm) -> RequestMeta {
     RequestMeta {
-        activity_id: HeaderValue::from_static(ACTIVITY),
+        activity_id: activity_id(),
         form,
         n_read_regions: 2,
     }
@@ -333,10 +337,7 @@ fn every_status_a_client_can_get_has_a_json_body_with_its_name_and_activity() {
         (Status::NOT_IMPLEMENTED, "NotImplemented"),
         (Status::UNAVAILABLE, "ServiceUnavailable"),
     ] {
-        let response = refuse(
-            HeaderValue::from_static(ACTIVITY),
-            Error::new(status, "No \"good\"\u{1}"),
-        );
+        let response = refuse(activity_id(), Error::new(status, "No \"good\"\u{1}"));
         assert_eq!(response.status(), status.code);
         assert_eq!(
             header(&response, "x-ms-substatus"),
@@ -396,7 +397,7 @@ fn the_refusal_of_a_query_has_the_plan_it_should_be_run_by() {
 
 #[test]
 fn the_account_document_is_answered_like_any_resource() {
-    let response = encode_account(&HeaderValue::from_static(ACTIVITY), Bytes::from_static(b"{}"));
+    let response = encode_account(activity_id(), Bytes::from_static(b"{}"));
     assert_eq!(
         (response.status().as_u16(), header(&response, "content-type")),
         (200, Some("application/json"))

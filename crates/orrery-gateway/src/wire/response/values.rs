@@ -23,17 +23,23 @@ impl Values {
     }
 
     pub fn number(&mut self, number: u64) -> HeaderValue {
-        self.text(|out| put_number(out, number))
+        const DIGITS: &str = "0123456789";
+        match usize::try_from(number) {
+            Ok(digit @ 0..10) => HeaderValue::from_static(&DIGITS[digit..=digit]),
+            _ => self.text(|out| put_number(out, number)),
+        }
     }
 
     /// As [`Charge`] displays.
     pub fn charge(&mut self, charge: Charge) -> HeaderValue {
         let (whole, rest) = (charge.as_hundredths() / 100, charge.as_hundredths() % 100);
+        if rest == 0 {
+            return self.number(whole);
+        }
         let digit = |value: u64| b'0' + value as u8;
         self.text(|out| {
             put_number(out, whole);
             match (rest / 10, rest % 10) {
-                (0, 0) => {}
                 (tenths, 0) => out.put_slice(&[b'.', digit(tenths)]),
                 (tenths, hundredths) => out.put_slice(&[b'.', digit(tenths), digit(hundredths)]),
             }
