@@ -92,6 +92,17 @@ test('the header keeps its parts apart, however long the name', async () => {
   expect(region.x + region.width).toBeLessThanOrEqual(user.x);
   expect(Math.abs(region.y - user.y)).toBeLessThan(4);
   await expectNoSidewaysScroll(page);
+  const lines = await page
+    .getByRole('navigation')
+    .getByRole('link')
+    .evaluateAll((links) =>
+      links.map((link) => {
+        const words = document.createRange();
+        words.selectNodeContents(link.firstChild!);
+        return words.getClientRects().length;
+      }),
+    );
+  expect(lines).toEqual(lines.map(() => 1));
 });
 
 test('the colours follow the system', async () => {

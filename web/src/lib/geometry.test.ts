@@ -55,6 +55,15 @@ describe('an arc', () => {
     expect(Number(x2)).toBeLessThan(295);
   });
 
+  test('has its label where no name hides it, if there is such a place', () => {
+    const far = { x: 900, y: 100 };
+    const usual = arc(here, far).label;
+    const moved = arc(here, far, 0, [here, far, { x: usual.x + 40, y: usual.y - 20 }]).label;
+    expect(usual.x + 40 - moved.x).toBeGreaterThanOrEqual(85);
+    expect(arc(here, far, 0, [here, far, { x: usual.x, y: usual.y + 200 }]).label).toEqual(usual);
+    expect(arc(here, there, 0, [arc(here, there).label]).label).toEqual(arc(here, there).label);
+  });
+
   test('between two regions in one place is still a number', () => {
     expect(arc(here, here, 10).path).not.toContain('NaN');
   });

@@ -36,24 +36,41 @@ export interface Arc {
 }
 
 const BEND = 0.16;
-const MARK = 0.36;
+/** Where on the arc the arrow and its label may stand, the best place first. */
+const MARKS = [0.36, 0.28, 0.44, 0.2, 0.52] as const;
 const LABEL_DISTANCE = 13;
+/** The words below a node: half their width with half a label, and how far up and down they keep labels away. */
+const NAME = { width: 85, above: 12, below: 58 };
 
-/** A curve that bends to the left of its direction, so that the way there and the way back form a lens. */
-export function arc(from: Point, to: Point, gap = 0): Arc {
+/**
+ * A curve that bends to the left of its direction, so that the way there and the way back form a lens. Its label keeps clear of the
+ * names below the nodes, where there is room.
+ */
+export function arc(from: Point, to: Point, gap = 0, nodes: readonly Point[] = []): Arc {
   const [dx, dy] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(dx, dy) || 1;
   const control = { x: (from.x + to.x) / 2 + dy * BEND, y: (from.y + to.y) / 2 - dx * BEND };
   const start = toward(from, control, Math.min(gap, length / 3));
   const end = toward(to, control, Math.min(gap, length / 3));
-  const mark = along(start, control, end, MARK);
-  const ahead = along(start, control, end, MARK + 0.05);
+  const labelAt = (share: number): Point => {
+    const { x, y } = along(start, control, end, share);
+    return { x: x + (dy / length) * LABEL_DISTANCE, y: y - (dx / length) * LABEL_DISTANCE };
+  };
+  const share = MARKS.find((share) => nodes.every((node) => !hides(node, labelAt(share)))) ?? MARKS[0];
+  const mark = along(start, control, end, share);
+  const ahead = along(start, control, end, share + 0.05);
   return {
     path: `M${round(start.x)} ${round(start.y)}Q${round(control.x)} ${round(control.y)} ${round(end.x)} ${round(end.y)}`,
     mark,
-    label: { x: mark.x + (dy / length) * LABEL_DISTANCE, y: mark.y - (dx / length) * LABEL_DISTANCE },
+    label: labelAt(share),
     heading: (Math.atan2(ahead.y - mark.y, ahead.x - mark.x) * 180) / Math.PI,
   };
+}
+
+/** Whether a label would lie under the name of a node. */
+function hides(node: Point, label: Point): boolean {
+  const [dx, dy] = [label.x - node.x, label.y - node.y];
+  return Math.abs(dx) < NAME.width && dy > -NAME.above && dy < NAME.below;
 }
 
 /** The point at `share` (0 to 1) of the curve. */
