@@ -33,6 +33,9 @@ use crate::settings::PlatformSettings;
 use crate::token::TokenVerifier;
 use crate::{clock, cors, read};
 
+/// After a connection could not be accepted.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// A region's service, with its fan-out role at work.
 pub struct Platform {
     pub(crate) database: ContentPublishDatabase,
@@ -293,7 +296,9 @@ async fn accept(platform: Arc<Platform>, listener: TcpListener, tasks: TaskTrack
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
+                // Mostly for want of files: there is one again when a connection ends, and asking in a tight loop hurries nobody.
                 tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };

@@ -8,9 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Cause;
 
-/// How long servers that can may hold an empty answer back. The SDK takes an answer that is late by some seconds for a broken
-/// connection, which other requests share, so this stays well below.
-pub(crate) const LONG_POLL: Duration = Duration::from_secs(2);
+/// How long servers that can may hold an empty answer back from roles, whose connections expect it.
+pub(crate) const LONG_POLL: Duration = Duration::from_secs(40);
 /// Between two attempts to start.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long what is under way may take to finish.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::options::{
-    AvailabilityStrategy, EndToEndOperationLatencyPolicy, HedgeThreshold, HedgingStrategy, OperationOptions, Region,
+    AvailabilityStrategy, ConnectionPoolOptions, EndToEndOperationLatencyPolicy, HedgeThreshold, HedgingStrategy,
+    OperationOptions, Region,
 };
 use azure_data_cosmos::{AccountReference, CosmosError, CosmosRuntime, RoutingStrategy};
 use futures::FutureExt as _;
@@ -26,6 +27,9 @@ const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 /// Between two new connections of an account whose writes fail, and how long such a write waits for one.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 const RENEW_DEADLINE: Duration = Duration::from_secs(2);
+/// How long an answer that nobody holds back may take, as the SDK has it, and the longest it can be told to wait.
+const ANSWER_MAX: Duration = Duration::from_secs(6);
+const REQUEST_MAX: Duration = Duration::from_secs(65);
 /// Sub-status of a 404 that is about the container, not the item.
 const OWNER_NOT_FOUND: u16 = 1003;
 
@@ -139,13 +143,27 @@ impl Dialer {
             .iter()
             .map(|region| Region::from(region.clone()))
             .collect();
-        let runtime = self.runtime.get_or_try_init(|| CosmosRuntime::builder().build());
-        let runtime = self.bounded(DIAL_DEADLINE, runtime).await?;
+        let pool = self.pool().map_err(|error| self.classified(error))?;
+        let build = || CosmosRuntime::builder().with_connection_pool(pool).build();
+        let runtime = self.bounded(DIAL_DEADLINE, self.runtime.get_or_try_init(build)).await?;
         let built = CosmosClient::builder()
             .with_runtime(runtime.clone())
             .with_default_operation_options(self.default_options())
             .build(account, RoutingStrategy::PreferredRegions(regions));
         self.bounded(DIAL_DEADLINE, built).await
+    }
+
+    fn pool(&self) -> Result<ConnectionPoolOptions, CosmosError> {
+        let mut pool = ConnectionPoolOptions::builder();
+        if let Some(hold) = self.settings.hold {
+            pool = pool.with_max_dataplane_request_timeout((hold + ANSWER_MAX).min(REQUEST_MAX));
+        }
+        if let Some(every) = self.settings.keep_alive {
+            pool = pool
+                .with_http2_keep_alive_interval(every)
+                .with_tcp_keepalive_time(every);
+        }
+        pool.build()
     }
 
     fn default_options(&self) -> OperationOptions {

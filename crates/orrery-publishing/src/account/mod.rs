@@ -44,6 +44,11 @@ pub struct AccountSettings {
     /// A read that takes longer is also sent to the next region. Nothing for those who must not be answered by another
     /// region, or who let the server hold an answer back.
     pub hedge_after: Option<Duration>,
+    /// How long servers that can may hold an empty answer back. The SDK takes an answer that is late by some seconds for a broken
+    /// connection, which other requests share, so its clients are told to expect this.
+    pub hold: Option<Duration>,
+    /// How often a connection is asked whether it is still there; nothing leaves that to the SDK, which does so every second.
+    pub keep_alive: Option<Duration>,
     /// How long reads of all accounts go on without one that did not answer before they ask it again.
     pub rest: Duration,
     /// What follows when an account does not take changes of what it owns.
@@ -59,6 +64,8 @@ impl Default for AccountSettings {
             read_deadline: Duration::from_millis(1500),
             write_deadline: Duration::from_secs(5),
             hedge_after: Some(Duration::from_millis(400)),
+            hold: None,
+            keep_alive: None,
             rest: Duration::from_secs(2),
             outage: OutagePolicy::default(),
         }

@@ -1,8 +1,8 @@
 //! How current an account's answers are, as far as a client can tell.
 //!
-//! Each account's role writes the time into it every few seconds. What another region reads of it is old by the
-//! interval at most, plus however far that region is behind. Clocks of two machines are compared here, so a lag is an
-//! indication, to be shown and not to be acted on.
+//! Each account's role writes the time into it every few seconds, less often while nothing happens, and with it when it will do so
+//! again. What another region reads of it is old by that much at most, plus however far that region is behind. Clocks of two
+//! machines are compared here, so a lag is an indication, to be shown and not to be acted on.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::account::Seen;
 use crate::clock;
 use crate::error::{CallError, CallKind};
 
-/// How often the time is written.
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 const HEARTBEAT: &str = "heartbeat";
+/// When the next time comes, where that is not said.
+const NEXT_MS: u64 = 2000;
 
 /// What an account said of itself when it answered, or why it did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -43,6 +43,20 @@ pub(crate) struct Heartbeat {
     pub at: u64,
     #[serde(default)]
     pub region: Option<String>,
+    /// When the next one comes at the latest.
+    #[serde(default = "next_ms")]
+    pub next_ms: u64,
+}
+
+fn next_ms() -> u64 {
+    NEXT_MS
+}
+
+impl Heartbeat {
+    /// How far whoever reads it is behind.
+    fn lag_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.at).saturating_sub(self.next_ms)
+    }
 }
 
 impl AccountAnswer {
@@ -66,9 +80,10 @@ impl AccountAnswer {
 }
 
 impl ContentPublishDatabase {
-    /// Writes the time and the own region into the own account.
-    pub async fn beat(&self) -> Result<(), CallError> {
-        let document = json!({"id": HEARTBEAT, "at": clock::now_ms(), "region": self.region()});
+    /// Writes the time and the own region into the own account; the next time comes within `every`.
+    pub async fn beat(&self, every: Duration) -> Result<(), CallError> {
+        let next_ms = every.as_millis() as u64;
+        let document = json!({"id": HEARTBEAT, "at": clock::now_ms(), "region": self.region(), "next_ms": next_ms});
         self.local().put_coordination(HEARTBEAT, &document).await
     }
 
@@ -92,8 +107,7 @@ impl ContentPublishDatabase {
             match account.read_coordination::<Heartbeat>(HEARTBEAT).await {
                 Ok(seen) => {
                     answer.heard(&seen);
-                    let age_ms = clock::now_ms().saturating_sub(seen.value.at);
-                    answer.lag_ms = Some(age_ms.saturating_sub(HEARTBEAT_INTERVAL.as_millis() as u64));
+                    answer.lag_ms = Some(seen.value.lag_ms(clock::now_ms()));
                 }
                 // Nobody has written the time yet: the account answers, its lag is not known.
                 Err(error) if error.kind == CallKind::NotFound => {}
@@ -102,5 +116,22 @@ impl ContentPublishDatabase {
             answer
         });
         join_all(read).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_is_late_only_when_the_next_one_is_overdue() {
+        let beat = |text: &str| serde_json::from_str::<Heartbeat>(text).unwrap();
+        let quiet = beat(r#"{"id": "heartbeat", "at": 100000, "next_ms": 20000}"#);
+        assert_eq!(
+            (quiet.lag_ms(90_000), quiet.lag_ms(119_000), quiet.lag_ms(125_000)),
+            (0, 0, 5000)
+        );
+        let of_an_older_version = beat(r#"{"id": "heartbeat", "at": 100000}"#);
+        assert_eq!(of_an_older_version.lag_ms(103_000), 1000);
     }
 }

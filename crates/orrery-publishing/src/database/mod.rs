@@ -14,17 +14,17 @@ mod reviews;
 mod setup;
 mod subscriptions;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
 pub use articles::{Applied, Published};
 pub use backfill::{BACKFILL_MAX, Backfilled};
+pub use freshness::AccountAnswer;
 pub(crate) use freshness::Heartbeat;
-pub use freshness::{AccountAnswer, HEARTBEAT_INTERVAL};
 pub use lists::{ListPage, PageRequest};
-pub use outbox::{Intent, Message, OutboxState};
+pub use outbox::{Drained, Intent, Message, OutboxState};
 pub use reviews::Summary;
 pub use subscriptions::{ActiveSubscription, Unsubscribed};
 pub(crate) use subscriptions::{read_layout, write_listing};
@@ -32,6 +32,7 @@ pub(crate) use subscriptions::{read_layout, write_listing};
 use crate::account::{AccountClient, AccountSettings, SharedRuntime};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::filter::Filter;
+use crate::supervise::LONG_POLL;
 use crate::topology::{AccountEntry, AccountTable};
 
 /// How often a write to the own account is tried when it is not known whether it happened.
@@ -47,6 +48,7 @@ pub struct ContentPublishDatabase {
     accounts: Vec<Arc<AccountClient>>,
     local: usize,
     layouts: Arc<Mutex<subscriptions::LayoutCache>>,
+    patient: Arc<OnceLock<ContentPublishDatabase>>,
 }
 
 impl ContentPublishDatabase {
@@ -78,18 +80,23 @@ impl ContentPublishDatabase {
             accounts,
             table: Arc::new(table),
             layouts: Arc::default(),
+            patient: Arc::default(),
         })
     }
 
-    /// The same layer for roles: never answered by another region than the nearest that works, and free to wait. A role
-    /// that found its subscribers in a region that lags would leave some out.
+    /// The same layer for roles, with connections of its own that all of them share: never answered by another region than the
+    /// nearest that works, and free to wait. A role that found its subscribers in a region that lags would leave some out.
     pub(crate) fn unhedged(&self) -> ContentPublishDatabase {
-        let settings = AccountSettings {
-            hedge_after: None,
-            ..self.local().settings().clone()
-        };
-        let table = AccountTable::clone(&self.table);
-        ContentPublishDatabase::new(table, &self.region, &settings).expect("the region is one of the table")
+        let made = self.patient.get_or_init(|| {
+            let settings = AccountSettings {
+                hedge_after: None,
+                hold: Some(LONG_POLL),
+                ..self.local().settings().clone()
+            };
+            let table = AccountTable::clone(&self.table);
+            ContentPublishDatabase::new(table, &self.region, &settings).expect("the region is one of the table")
+        });
+        made.clone()
     }
 
     /// The same layer, from the same region, for a role of another account.

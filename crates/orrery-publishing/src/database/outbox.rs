@@ -121,6 +121,15 @@ impl Entity for Message {
     }
 }
 
+/// What became of what waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Messages that are done with.
+    pub n_done: usize,
+    /// Nothing waits any more.
+    pub is_empty: bool,
+}
+
 /// What waits for an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -146,29 +155,35 @@ impl ContentPublishDatabase {
         }
     }
 
-    /// Applies what waits, account by account, oldest first. An account that does not answer keeps its messages. Gives the
-    /// number of messages that are done with.
-    pub async fn drain_outbox(&self) -> Result<usize, PublishError> {
-        let mut n_done = 0;
+    /// Applies what waits, account by account, oldest first. An account that does not answer keeps its messages.
+    pub async fn drain_outbox(&self) -> Result<Drained, PublishError> {
+        let (mut n_done, mut is_empty) = (0, true);
         for target in self
             .accounts
             .iter()
             .filter(|account| account.tag() != self.local().tag())
         {
-            for message in self.messages(target.tag(), false).await? {
+            let messages = self.messages(target.tag(), false).await?;
+            // There may be more than are looked at in one round.
+            is_empty &= messages.len() < ROUND;
+            for message in messages {
                 match apply(target, &message.intent).await {
                     Ok(()) => self.local().delete(&message.partition_key(), &message.id).await?,
                     Err(PublishError::Unavailable(error)) => {
                         tracing::debug!(account = target.tag(), %error, "messages go on waiting");
+                        is_empty = false;
                         break;
                     }
-                    Err(PublishError::Busy { .. }) => break,
+                    Err(PublishError::Busy { .. }) => {
+                        is_empty = false;
+                        break;
+                    }
                     Err(error) => self.give_up(message, &error).await?,
                 }
                 n_done += 1;
             }
         }
-        Ok(n_done)
+        Ok(Drained { n_done, is_empty })
     }
 
     async fn give_up(&self, message: Message, error: &PublishError) -> Result<(), PublishError> {

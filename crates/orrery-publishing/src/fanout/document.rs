@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::serve::{ServeError, Server};
+use crate::database::Message;
 use crate::entity::{Article, Entity as _, Review, Subscription};
 use crate::error::{Cause, PublishError};
 
@@ -18,6 +19,8 @@ pub(super) enum Document {
     Article(Box<Article>),
     Subscription(Box<Subscription>),
     Review(Box<Review>),
+    /// Something waits for another account, or has been given up.
+    Message,
     Other,
 }
 
@@ -34,9 +37,16 @@ impl<'de> Deserialize<'de> for Document {
             Some(Review::TYPE) => Ok(Document::Review(Box::new(
                 serde_json::from_value(value).map_err(D::Error::custom)?,
             ))),
+            Some(Message::TYPE) => Ok(Document::Message),
             _ => Ok(Document::Other),
         }
     }
+}
+
+/// Whether something was put into the outbox.
+pub(super) fn has_mail(batch: &Batch<Document>) -> bool {
+    let mut documents = batch.iter().filter_map(|change| change.current.as_ref());
+    documents.any(|document| matches!(document, Document::Message))
 }
 
 /// Articles are served side by side, and so are lists of users: a page of the feed has each document once, so no two of them

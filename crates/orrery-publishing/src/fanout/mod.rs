@@ -5,9 +5,10 @@
 //! subscription is served by exactly one role, and every write is local. [`decide`] and [`audience`] say what to do, [`placement`]
 //! says where; [`serve`] does it for one article and [`walk`] for all of its subscribers; [`role`] runs it, [`region`] runs the
 //! roles that belong to a region, and [`moved`] makes good what a lost region took along. The same role counts the reviews of its
-//! account ([`tally`]).
+//! account ([`tally`]) and does its [`chores`].
 
 pub mod audience;
+mod chores;
 pub mod decide;
 mod document;
 mod moved;

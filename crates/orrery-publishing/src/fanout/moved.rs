@@ -122,6 +122,7 @@ mod tests {
         Heartbeat {
             at: 500_000,
             region: region.map(str::to_owned),
+            next_ms: 2000,
         }
     }
 

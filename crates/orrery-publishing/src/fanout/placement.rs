@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::topology::normal_region;
 
-/// Questions to a silent account come more and more rarely, down to one in so many turns.
+/// Questions to a silent account come soon, however rarely it is asked otherwise, and then more and more rarely, down to one in so
+/// many turns.
+const SILENT_EVERY: Duration = Duration::from_secs(3);
 const SILENT_TURNS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +32,10 @@ pub fn next_move(is_running: bool, here: &str, writes_at: Option<&str>) -> Move 
 
 /// When to ask again, after so many questions in a row without an answer.
 pub fn ask_again_after(every: Duration, n_silent: u32) -> Duration {
-    every * (n_silent + 1).min(SILENT_TURNS_MAX)
+    match n_silent {
+        0 => every,
+        n_silent => every.min(SILENT_EVERY) * (n_silent + 1).min(SILENT_TURNS_MAX),
+    }
 }
 
 #[cfg(test)]
@@ -58,5 +63,8 @@ mod tests {
         let every = Duration::from_secs(3);
         let waits: Vec<u64> = (0..6).map(|n| ask_again_after(every, n).as_secs()).collect();
         assert_eq!(waits, [3, 6, 9, 12, 12, 12]);
+        let rarely = Duration::from_secs(60);
+        let waits: Vec<u64> = (0..4).map(|n| ask_again_after(rarely, n).as_secs()).collect();
+        assert_eq!(waits, [60, 6, 9, 12]);
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::placement::{Move, ask_again_after, next_move};
 use super::role::{Role, RunningRole, SourceLease, SourceState};
-use super::settings::FanoutSettings;
+use super::settings::{FanoutSettings, told_of_move};
 use crate::database::ContentPublishDatabase;
 use crate::error::Cause;
 
@@ -116,6 +116,7 @@ impl Keeper {
             tokio::select! {
                 () = stopping.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
+                () = told_of_move(&mut self.settings.moves) => {}
             }
         }
         self.let_go().await;

@@ -1,34 +1,30 @@
-//! The fan-out role of one account as something that runs: one change feed processor per source account, and the two chores
-//! of an account, its heartbeat and its outbox.
+//! The fan-out role of one account as something that runs: one change feed processor per source account, and the chores
+//! of an account.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use orrery_processor::dead_letters::{ContainerDeadLetters, DeadLetter, DeadLetterStore as _, replay};
 use orrery_processor::estimator::{Estimator, UnitLag};
 use orrery_processor::feed::sdk::SdkFeed;
 use orrery_processor::store::ContainerLeases;
 use orrery_processor::{Batch, BatchContext, Processor, Running, StartFrom};
 use serde::Serialize;
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::document::{Document, handle, handle_again};
+use super::chores::{Pulse, keep_beating, keep_delivering};
+use super::document::{Document, handle, handle_again, has_mail};
 use super::moved::{note_move, serve_again};
 use super::serve::Server;
 use super::settings::FanoutSettings;
-use crate::database::{ContentPublishDatabase, HEARTBEAT_INTERVAL};
+use crate::database::ContentPublishDatabase;
 use crate::error::{CallError, Cause};
 use crate::supervise::supervise;
 
-/// How often the outbox is looked at.
-const OUTBOX_INTERVAL: Duration = Duration::from_secs(2);
 /// Between two attempts of a role that starts.
 const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 /// Dead letters counted; more are as bad.
@@ -66,6 +62,7 @@ pub(super) struct Role {
     settings: FanoutSettings,
     /// What may be written at the same time, whichever account it comes from.
     writes: Arc<Semaphore>,
+    pulse: Arc<Pulse>,
 }
 
 impl Role {
@@ -75,6 +72,7 @@ impl Role {
             database,
             settings,
             writes,
+            pulse: Arc::default(),
         }
     }
 
@@ -124,17 +122,16 @@ impl Role {
         let Some(look_again) = noted else {
             return;
         };
-        tasks.spawn(chore(stopping.clone(), HEARTBEAT_INTERVAL, {
-            let database = self.database.clone();
-            move || {
-                let database = database.clone();
-                async move { database.beat().await.map_err(Cause::from) }.boxed()
-            }
-        }));
-        tasks.spawn(chore(stopping.clone(), OUTBOX_INTERVAL, {
-            let (database, failed_over) = (self.database.clone(), Arc::default());
-            move || tend_outbox(database.clone(), Arc::clone(&failed_over)).boxed()
-        }));
+        let beating = (self.clone(), stopping.clone());
+        tasks.spawn(async move {
+            let (role, stopping) = beating;
+            keep_beating(role.database.clone(), &role.pulse, &stopping).await;
+        });
+        let delivering = (self.clone(), stopping.clone());
+        tasks.spawn(async move {
+            let (role, stopping) = delivering;
+            keep_delivering(role.database.clone(), &role.pulse, &stopping).await;
+        });
         if let Some(task) = look_again {
             let servers: Vec<Server> = (0..self.database.accounts().len())
                 .map(|source| self.server(source))
@@ -164,9 +161,16 @@ impl Role {
         let theirs = self.database.accounts()[source].connected().await?;
         let server = self.server(source);
         let is_local = self.database.accounts()[source].tag() == self.database.local().tag();
+        let pulse = Arc::clone(&self.pulse);
         let delegate = move |batch: Batch<Document>, context: BatchContext| {
-            let server = server.clone();
-            async move { handle(&server, batch, is_local, &context.cancelled).await }
+            let (server, pulse) = (server.clone(), Arc::clone(&pulse));
+            async move {
+                pulse.changed();
+                if is_local && has_mail(&batch) {
+                    pulse.mail();
+                }
+                handle(&server, batch, is_local, &context.cancelled).await
+            }
         };
         let processor = Processor::builder(self.processor_name(source))
             .monitored(&theirs.client, theirs.content.clone())
@@ -256,15 +260,6 @@ impl Role {
     }
 }
 
-/// Applies what can be applied, and has accounts failed over that nothing can be applied to, if that is the policy.
-async fn tend_outbox(
-    database: ContentPublishDatabase,
-    failed_over: Arc<AsyncMutex<BTreeMap<String, Instant>>>,
-) -> Result<(), Cause> {
-    database.drain_outbox().await?;
-    Ok(database.relieve_outbox(&mut *failed_over.lock().await).await?)
-}
-
 /// Tries until it works; nothing when there is no time left.
 async fn patiently<T, F>(stopping: &CancellationToken, work: impl Fn() -> F) -> Option<T>
 where
@@ -283,24 +278,6 @@ where
         tokio::select! {
             () = stopping.cancelled() => return None,
             () = tokio::time::sleep(SETTLE_PAUSE) => {}
-        }
-    }
-}
-
-type Worked = BoxFuture<'static, Result<(), Cause>>;
-
-/// Does something every so often. A failure is no reason to stop: the next time comes.
-async fn chore(stopping: CancellationToken, every: Duration, work: impl Fn() -> Worked) {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        // Both only wait, so dropping either loses nothing.
-        tokio::select! {
-            () = stopping.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
-        if let Err(error) = work().await {
-            tracing::debug!(error, "a chore waits for its next turn");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use orrery_processor::retry::RetryPolicy;
 use orrery_processor::{InstanceName, LeaseTiming, Poll};
+use tokio::sync::watch;
 
 use super::serve::Limits;
 use crate::supervise::LONG_POLL;
@@ -15,6 +16,9 @@ pub struct FanoutSettings {
     pub instance: InstanceName,
     /// How often every account is asked where it takes its writes: its role runs there.
     pub place_every: Duration,
+    /// Changes whenever an account may have begun to take its writes elsewhere, if somebody can tell: everybody is asked at once
+    /// then.
+    pub moves: Option<watch::Receiver<()>>,
     pub poll: Poll,
     pub lease_timing: LeaseTiming,
     pub retry: RetryPolicy,
@@ -36,6 +40,7 @@ impl FanoutSettings {
         FanoutSettings {
             instance,
             place_every: Duration::from_secs(3),
+            moves: None,
             poll: Poll::adaptive(Duration::from_millis(200), Duration::from_secs(2)).with_long_poll(LONG_POLL),
             lease_timing: LeaseTiming::default(),
             // About a minute: longer than most silences, and an account that is silent cannot take dead letters anyway.
@@ -69,4 +74,14 @@ impl FanoutSettings {
         let named = InstanceName::new(format!("{} in {region}", self.instance));
         named.unwrap_or_else(|_| self.instance.clone())
     }
+}
+
+/// Waits until somebody says that an account may have moved; for ever where nobody does.
+pub(super) async fn told_of_move(moves: &mut Option<watch::Receiver<()>>) {
+    if let Some(told) = moves
+        && told.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }

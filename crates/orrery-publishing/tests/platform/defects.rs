@@ -20,7 +20,7 @@ fn every() -> PageRequest {
 async fn reads_of_every_account_are_answered_by_the_readers_own_region() {
     let world = World::of_regions(1, LATENCY_MS).await;
     for database in world.databases() {
-        database.beat().await.unwrap();
+        database.beat(Duration::from_secs(2)).await.unwrap();
     }
     until("every region has heard of every other", async || {
         let known = world

@@ -9,9 +9,12 @@ mod backfill;
 mod defects;
 mod fanout;
 mod feeds;
+mod large;
 mod moving;
 mod original;
 mod outages;
 mod scenario;
 mod totals;
+#[path = "../../examples/walkthrough.rs"]
+mod walkthrough;
 mod world;

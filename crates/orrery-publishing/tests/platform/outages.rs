@@ -187,7 +187,7 @@ async fn a_reader_whose_region_lacks_the_article_gets_it_from_where_it_was_writt
         europe.read_article(&article.id, Some("nonsense")).await.unwrap().title,
         "Snow"
     );
-    usa.beat().await.unwrap();
+    usa.beat(Duration::from_secs(2)).await.unwrap();
     let known = europe.freshness().await;
     assert_eq!((known[0].account.as_str(), known[0].lag_ms), ("usa", None), "{known:?}");
     world.servers[0].cut("West US", false);

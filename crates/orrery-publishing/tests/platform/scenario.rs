@@ -257,3 +257,9 @@ async fn the_same_layer_runs_on_one_account_for_all_regions() {
         role.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_walk_through_of_the_guide_comes_to_its_end() {
+    let world = World::new().await;
+    crate::walkthrough::walk(world.databases()[0].table()).await.unwrap();
+}

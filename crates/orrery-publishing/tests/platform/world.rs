@@ -132,6 +132,25 @@ fn orrery() -> &'static Path {
     })
 }
 
+/// The order of each account's regions, as in the table of three regions: nearest first.
+fn region_orders() -> [[&'static str; 3]; 3] {
+    [[0, 1, 2], [1, 0, 2], [2, 1, 0]].map(|order| order.map(|index| REGIONS[index]))
+}
+
+/// The three accounts as their clients know them.
+pub fn table(endpoints: &[&str]) -> AccountTable {
+    let accounts = endpoints.iter().zip(region_orders()).zip(TAGS);
+    let entries = accounts.map(|((endpoint, regions), tag)| AccountEntry {
+        name: format!("contentpubdatabase-{tag}"),
+        tag: tag.to_owned(),
+        endpoint: (*endpoint).to_owned(),
+        key: AccountKey(KEY.to_owned()),
+        write_region: regions[0].to_owned(),
+        read_regions: regions[1..].iter().map(|region| (*region).to_owned()).collect(),
+    });
+    AccountTable::new(entries.collect()).unwrap()
+}
+
 pub struct World {
     pub servers: Vec<Server>,
     table: AccountTable,
@@ -158,25 +177,14 @@ impl World {
     /// Three accounts in all regions, for tests of what happens between regions.
     pub async fn of_regions(partitions: usize, latency_ms: u64) -> World {
         let start = |regions: [&str; 3]| Server::start(&regions, partitions);
-        let servers: Vec<Server> = account_regions().into_iter().map(start).collect();
+        let servers: Vec<Server> = region_orders().into_iter().map(start).collect();
         servers.iter().for_each(|server| server.slow_links(latency_ms));
         World::over(servers).await
     }
 
     async fn over(servers: Vec<Server>) -> World {
-        let entries = servers
-            .iter()
-            .zip(account_regions())
-            .zip(TAGS)
-            .map(|((server, regions), tag)| AccountEntry {
-                name: format!("contentpubdatabase-{tag}"),
-                tag: tag.to_owned(),
-                endpoint: server.endpoint.clone(),
-                key: AccountKey(KEY.to_owned()),
-                write_region: regions[0].to_owned(),
-                read_regions: regions[1..].iter().map(|region| (*region).to_owned()).collect(),
-            });
-        let table = AccountTable::new(entries.collect()).unwrap();
+        let endpoints: Vec<&str> = servers.iter().map(|server| server.endpoint.as_str()).collect();
+        let table = table(&endpoints);
         let mut world = World {
             servers,
             table,
@@ -226,15 +234,7 @@ impl World {
 
     /// One that has not connected to anything yet.
     pub fn database(&self, region: &str) -> ContentPublishDatabase {
-        let settings = AccountSettings {
-            read_deadline: Duration::from_secs(4),
-            write_deadline: Duration::from_secs(5),
-            rest: Duration::from_secs(1),
-            // Patient, so that a busy machine does not pass for a region that is gone.
-            hedge_after: Some(Duration::from_secs(2)),
-            ..AccountSettings::default()
-        };
-        self.database_with(region, &settings)
+        self.database_with(region, &patient())
     }
 
     pub fn database_with(&self, region: &str, settings: &AccountSettings) -> ContentPublishDatabase {
@@ -250,9 +250,15 @@ impl World {
     }
 }
 
-/// The order of each account's regions, as in the table of three regions: nearest first.
-fn account_regions() -> [[&'static str; 3]; 3] {
-    [[0, 1, 2], [1, 0, 2], [2, 1, 0]].map(|order| order.map(|index| REGIONS[index]))
+/// So patient that a busy machine does not pass for a region that is gone.
+pub fn patient() -> AccountSettings {
+    AccountSettings {
+        read_deadline: Duration::from_secs(4),
+        write_deadline: Duration::from_secs(5),
+        rest: Duration::from_secs(1),
+        hedge_after: Some(Duration::from_secs(2)),
+        ..AccountSettings::default()
+    }
 }
 
 /// Leases that are judged in seconds, and no pause longer than a test has patience for.
