@@ -39,6 +39,9 @@ enum Command {
     /// The publishing platform: one account per region, a service for each, and the web application
     #[cfg(feature = "platform")]
     Up(commands::up::UpFlags),
+    /// The publishing service of one region, on accounts that are elsewhere, such as Azure's
+    #[cfg(feature = "platform")]
+    Platform(commands::platform::PlatformFlags),
     /// One account with the development key, ready for any SDK
     Emulator(config::ServerFlags),
     /// One node of a cluster on NATS JetStream
@@ -78,6 +81,8 @@ fn main() -> std::process::ExitCode {
     let done = match cli.command {
         #[cfg(feature = "platform")]
         Command::Up(flags) => commands::up::run(&flags),
+        #[cfg(feature = "platform")]
+        Command::Platform(flags) => commands::platform::run(&flags),
         Command::Emulator(flags) => commands::serve::run(&flags),
         Command::Node(flags) => commands::node::run(&flags),
         Command::Cluster(command) => commands::cluster::run(&command),

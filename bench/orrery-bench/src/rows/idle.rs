@@ -14,8 +14,9 @@ const DURABLE_MB_GOAL: f64 = 60.0;
 const PLATFORM_MB_GOAL: f64 = 200.0;
 const CPU_PERCENT_GOAL: f64 = 0.2;
 /// For the work of starting to end.
-const SETTLE: Duration = Duration::from_secs(2);
-const WATCHED: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(10);
+/// As long as the rarest of what the platform does by itself, so that all of it is counted.
+const WATCHED: Duration = Duration::from_secs(60);
 
 pub async fn rows(settings: &Settings) -> Result<Vec<Row>> {
     let scratch = settings.scratch()?;

@@ -7,6 +7,8 @@ pub mod feed;
 pub mod import;
 pub mod node;
 pub mod partition;
+#[cfg(feature = "platform")]
+pub mod platform;
 #[cfg(feature = "processor")]
 pub mod processor;
 pub mod region;

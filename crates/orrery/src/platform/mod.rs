@@ -2,13 +2,17 @@
 //! which is a client of those accounts like any other and would serve Azure accounts the same way.
 //!
 //! [`world`] shows and moves what only this process knows: links, roles, regions. [`outage`] fails accounts over that take no
-//! changes. [`assets`] are the pages. [`demo`] makes content and users.
+//! changes. [`moves`] tells the roles when writes have moved. [`assets`] are the pages. [`demo`] makes content and users.
+//! [`region`] serves one region on accounts that are elsewhere.
 
 mod assets;
 mod demo;
+mod moves;
 mod outage;
+pub mod region;
 mod world;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +26,7 @@ use orrery_publishing::topology::{AccountEntry, AccountKey, AccountTable};
 use orrery_publishing::{AccountSettings, ContentPublishDatabase};
 use ring::hmac;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,11 +41,17 @@ const PORTS_BETWEEN: u16 = 10;
 
 /// Somebody watches: after a failover the next region takes over within half a minute, also from one that could not let go.
 const LEASES: LeaseTiming = LeaseTiming {
-    acquire: Duration::from_secs(5),
+    acquire: Duration::from_secs(10),
     renew: Duration::from_secs(10),
-    expiry: Duration::from_secs(30),
+    expiry: Duration::from_secs(20),
     lock: Duration::from_secs(30),
 };
+
+/// How often roles ask where their accounts take writes, although they are told of moves.
+const PLACE_EVERY: Duration = Duration::from_secs(60);
+
+/// Connections within this process do not break unnoticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How long a new platform waits for its regions to hear of each other.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -60,7 +71,7 @@ pub async fn run(config: &ServerConfig, settings: &UpSettings) -> Result<()> {
     // Bound before anything is opened, so that a taken port is known at once.
     let mut listeners = Vec::new();
     for at in 0..config.accounts.len() {
-        listeners.push(bind(config, service_port(settings.port, at)?)?);
+        listeners.push(bind(config.listen, service_port(settings.port, at)?)?);
     }
     let host = Host::open(config).await?;
     host.serve();
@@ -68,13 +79,17 @@ pub async fn run(config: &ServerConfig, settings: &UpSettings) -> Result<()> {
     let urls = urls(config, &table, &listeners)?;
     let account_settings = AccountSettings {
         outage: outage::policy(&config.outage, &host, &host.endpoints()),
+        keep_alive: Some(KEEP_ALIVE),
         ..AccountSettings::default()
     };
     let databases = databases(&table, &account_settings).await?;
     let world = Arc::new(World::new(&host, &table, &urls));
-    let platforms = platforms(config, databases.clone(), &urls, &world, &host.endpoints())?;
-    world.know(platforms.clone());
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let (moved, moves) = watch::channel(());
+    let fleets = host.fleets().into_iter().map(|(fleet, _)| fleet).collect();
+    tasks.spawn(moves::tell(fleets, moved, stopping.clone()));
+    let platforms = platforms(config, databases.clone(), &urls, &world, &host.endpoints(), &moves)?;
+    world.know(platforms.clone());
     for (platform, listeners) in platforms.into_iter().zip(listeners) {
         tasks.spawn(platform.serve(listeners, stopping.clone().cancelled_owned()));
     }
@@ -104,8 +119,8 @@ fn service_port(first: u16, at: usize) -> Result<u16> {
     }
 }
 
-fn bind(config: &ServerConfig, port: u16) -> Result<Vec<TcpListener>> {
-    let bound = match config.listen {
+fn bind(listen: Option<IpAddr>, port: u16) -> Result<Vec<TcpListener>> {
+    let bound = match listen {
         None => orrery_gateway::bind_loopback(port),
         Some(address) => orrery_gateway::bind((address, port).into()).map(|listener| vec![listener]),
     };
@@ -147,7 +162,7 @@ fn tags(accounts: &[AccountEndpoints]) -> Vec<String> {
 fn urls(config: &ServerConfig, table: &AccountTable, listeners: &[Vec<TcpListener>]) -> Result<Vec<RegionUrl>> {
     let host = match config.listen.filter(|address| !address.is_unspecified()) {
         None => "localhost".to_owned(),
-        Some(std::net::IpAddr::V6(address)) => format!("[{address}]"),
+        Some(IpAddr::V6(address)) => format!("[{address}]"),
         Some(address) => address.to_string(),
     };
     let url = |(entry, listeners): (&AccountEntry, &Vec<TcpListener>)| {
@@ -196,6 +211,7 @@ fn platforms(
     urls: &[RegionUrl],
     world: &Arc<World>,
     accounts: &[AccountEndpoints],
+    moves: &watch::Receiver<()>,
 ) -> Result<Vec<Arc<Platform>>> {
     ensure!(
         config.development,
@@ -213,6 +229,8 @@ fn platforms(
         let tokens = Arc::new(DevelopmentTokens::new(&secret));
         let roles = FanoutSettings {
             lease_timing: LEASES,
+            place_every: PLACE_EVERY,
+            moves: Some(moves.clone()),
             ..FanoutSettings::new(instance)
         };
         let platform = Platform::start(database, settings, roles, tokens)
@@ -226,8 +244,12 @@ fn platforms(
 /// The same in all regions and after a restart, and of no use for anything else.
 fn token_secret(accounts: &[AccountEndpoints]) -> Result<Vec<u8>> {
     let first = accounts.first().context("there is no account")?;
-    let key = hmac::Key::new(hmac::HMAC_SHA256, first.key.as_bytes());
-    Ok(hmac::sign(&key, b"tokens of users").as_ref().to_vec())
+    Ok(secret_of(&first.key))
+}
+
+fn secret_of(account_key: &str) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, account_key.as_bytes());
+    hmac::sign(&key, b"tokens of users").as_ref().to_vec()
 }
 
 fn platform_line(host: &Host, urls: &[RegionUrl]) -> serde_json::Value {

@@ -1,7 +1,7 @@
 //! The `orrery` binary as its users meet it: real processes, free ports, directories of their own.
 //!
 //! `serving` is about starting and stopping, `settings` about configuration, `accounts` about several accounts at once, `partitions`,
-//! `regions`, `feed`, `sql` and `up` about the commands of that name, `outages` about the platform while regions are gone,
+//! `platform`, `regions`, `feed`, `sql` and `up` about the commands of that name, `outages` about the platform while regions are gone,
 //! `transfer` about import and export, `seed` about data that is there from the start.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -10,6 +10,7 @@ mod accounts;
 mod feed;
 mod outages;
 mod partitions;
+mod platform;
 mod regions;
 mod seed;
 mod service;
