@@ -153,6 +153,8 @@ fn an_owner_that_stood_still_acknowledges_nothing_once_it_was_replaced() {
     let mut ledgers = ledgers();
     let (at_first, rest) = ledgers.split_at_mut(6);
     let (at_second, spare) = rest.split_at_mut(6);
+    // What waited for an owner in it for too long, by its clock, is refused when it goes on.
+    at_first.iter_mut().for_each(|ledger| ledger.bears_refusals = true);
     let (port, other_port) = (first.port, second.port);
     // As long as it takes to replace it, or a minute.
     let stands_still = Duration::from_secs(rounds(0, 60) as u64);

@@ -69,13 +69,16 @@ impl Ledger {
 
     /// Sends one request and notes what came of it. `false` when the server is gone.
     pub fn write_once(&mut self, client: &mut Client) -> bool {
-        let begun = Instant::now();
+        let mut refused = None;
         loop {
             match self.try_once(client) {
                 Told::Done => return true,
                 Told::Nothing => return false,
                 Told::Elsewhere => panic!("{}: another region takes writes", self.key),
-                Told::Refused => assert!(begun.elapsed() < REFUSED_MAX, "{}: refused for too long", self.key),
+                Told::Refused => {
+                    let first = *refused.get_or_insert_with(Instant::now);
+                    assert!(first.elapsed() < REFUSED_MAX, "{}: refused for too long", self.key);
+                }
             }
             std::thread::sleep(REFUSED_PAUSE);
         }
