@@ -81,7 +81,7 @@ impl RoleProcess {
     fn start(world: &World) -> RoleProcess {
         let endpoints: Vec<&str> = world.servers.iter().map(|server| server.endpoint.as_str()).collect();
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "large::the_role_in_a_process_of_its_own"])
+            .args(["--exact", "large::the_role_in_a_process_of_its_own"])
             .env(ACCOUNTS, endpoints.join(" "))
             // Its end is the parent's: the role ends with the test, however that ends.
             .stdin(Stdio::piped())
@@ -112,8 +112,8 @@ impl Drop for RoleProcess {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a process that the test below starts and kills"]
 async fn the_role_in_a_process_of_its_own() {
+    // Among the other tests it has nothing to do: the test below starts it as a process, and kills it.
     let Ok(endpoints) = std::env::var(ACCOUNTS) else {
         return;
     };
