@@ -128,12 +128,12 @@ impl Operations {
         let listed = list_unit(self.store.as_ref(), &self.names).await?;
         let (paused, listing) = (listed.paused, listed.with_foreign());
         let mut watch = Watch::default();
-        watch.note(&listing, Duration::ZERO);
+        watch.note(&listing, Duration::ZERO, Duration::ZERO);
         let now = listing.server_now_ms.map(Duration::from_millis);
         let age = |lease: &Lease| Some(now?.saturating_sub(Duration::from_secs(lease.written_at_s?)));
         let status = |lease: &Lease| LeaseStatus {
             lease: lease.clone(),
-            liveness: watch.liveness(lease, &listing, Duration::ZERO, self.expiry),
+            liveness: watch.liveness(lease, &listing, self.expiry),
             age: age(lease),
         };
         Ok((listing.leases.iter().map(status).collect(), paused))

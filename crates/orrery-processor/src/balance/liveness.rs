@@ -1,7 +1,8 @@
 //! Whether the owner of a lease is alive, as far as one host can know.
 //!
 //! A host remembers each lease's entity tag and since when it has seen it. A lease has expired when it has not changed for
-//! the whole expiry on the host's own monotonic clock; or, for a host that has not watched that long, when the server's
+//! the whole expiry on the host's own monotonic clock, from the answer to the first listing that showed its tag until the last
+//! one was asked for, because what a listing shows was so at some moment between the two; or, for a host that has not watched that long, when the server's
 //! clock says so and the tag is that of the previous listing, if there was one. No two machines' clocks are ever compared,
 //! so skew cannot make hosts rob each other.
 
@@ -29,6 +30,7 @@ pub enum Liveness {
 #[derive(Clone, Debug)]
 struct Seen {
     etag: Option<String>,
+    /// When the answer was there that showed it first.
     since: Duration,
     /// Listings in a row that showed this tag.
     n_listings: u32,
@@ -42,12 +44,15 @@ pub struct Watch {
     counts: BTreeMap<String, usize>,
     counts_before: BTreeMap<String, usize>,
     n_listings: u32,
+    /// When the last listing was asked for.
+    asked_at: Duration,
 }
 
 impl Watch {
-    /// Takes in a listing that was asked for at `now` on the host's monotonic clock.
-    pub fn note(&mut self, listing: &Listing, now: Duration) {
+    /// Takes in a listing that was asked for at one time on the host's monotonic clock and answered by `now`.
+    pub fn note(&mut self, listing: &Listing, asked_at: Duration, now: Duration) {
         self.n_listings = self.n_listings.saturating_add(1);
+        self.asked_at = asked_at;
         let mut seen = BTreeMap::new();
         for lease in &listing.leases {
             let before = self.seen.remove(&lease.id).filter(|before| before.etag == lease.etag);
@@ -81,14 +86,14 @@ impl Watch {
         }
     }
 
-    pub fn liveness(&self, lease: &Lease, listing: &Listing, now: Duration, expiry: Duration) -> Liveness {
+    pub fn liveness(&self, lease: &Lease, listing: &Listing, expiry: Duration) -> Liveness {
         if lease.owner().is_none() {
             return Liveness::Free;
         }
         let Some(seen) = self.seen.get(&lease.id) else {
             return Liveness::Live;
         };
-        let watched = now.saturating_sub(seen.since) >= expiry;
+        let watched = self.asked_at.saturating_sub(seen.since) >= expiry;
         let unchanged = seen.n_listings >= 2 || self.n_listings <= 1;
         if watched || (unchanged && server_says_expired(lease.written_at_s, listing.server_now_ms, expiry)) {
             Liveness::Expired

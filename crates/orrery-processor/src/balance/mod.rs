@@ -149,7 +149,7 @@ impl<'a> View<'a> {
         now: Duration,
         settings: &'a BalanceSettings,
     ) -> View<'a> {
-        let liveness = |lease: &'a Lease| (lease.id.as_str(), watch.liveness(lease, listing, now, settings.expiry));
+        let liveness = |lease: &'a Lease| (lease.id.as_str(), watch.liveness(lease, listing, settings.expiry));
         let fresh = |want: &&Want| !watch.is_stale(want, listing.server_now_ms, settings);
         View {
             liveness: listing.leases.iter().map(liveness).collect(),

@@ -55,7 +55,7 @@ impl Case {
     }
 
     fn decide(&mut self, running: &[&str]) -> Vec<LeaseAction> {
-        self.watch.note(&self.listing, self.now);
+        self.watch.note(&self.listing, self.now, self.now);
         let running = running.iter().map(|id| (*id).to_owned()).collect();
         balance(
             &self.listing,
@@ -181,6 +181,28 @@ fn a_lease_expires_without_any_clock_but_ours_when_it_was_watched_for_the_expiry
 }
 
 #[test]
+fn what_a_listing_itself_takes_counts_for_no_ones_expiry() {
+    let a = mark("a");
+    let mut case = Case::new(vec![lease(0, Some(&a))]);
+    case.listing.server_now_ms = None;
+    let liveness = |case: &Case| {
+        let lease = &case.listing.leases[0];
+        case.watch.liveness(lease, &case.listing, Duration::from_secs(60))
+    };
+    let at = Duration::from_secs;
+    case.watch.note(&case.listing, at(0), at(70));
+    assert_eq!(liveness(&case), Liveness::Live, "it may have been written at 69 s");
+    case.watch.note(&case.listing, at(71), at(140));
+    assert_eq!(
+        liveness(&case),
+        Liveness::Live,
+        "and both may have seen it within two seconds"
+    );
+    case.watch.note(&case.listing, at(130), at(135));
+    assert_eq!(liveness(&case), Liveness::Expired);
+}
+
+#[test]
 fn leases_left_by_a_process_of_our_name_are_adopted_at_once() {
     let mut earlier = mark("me");
     earlier.incarnation.started_ms = 1;
@@ -264,7 +286,7 @@ fn a_lease_that_a_host_of_another_kind_took_from_ours_is_not_asked_for() {
 #[test]
 fn limits_are_respected() {
     let mut case = Case::new((0..12).map(|n| lease(n, None)).collect());
-    case.watch.note(&case.listing, case.now);
+    case.watch.note(&case.listing, case.now, case.now);
     let decide = |settings: BalanceSettings| {
         let (running, me) = (BTreeSet::new(), mark("me"));
         balance(&case.listing, &case.watch, &running, &me, case.now, &settings).len()

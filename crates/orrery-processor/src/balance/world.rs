@@ -128,7 +128,7 @@ impl World {
             server_now_ms: Some(self.now.as_millis() as u64),
         };
         let host = &mut self.hosts[n];
-        host.watch.note(&listing, self.now);
+        host.watch.note(&listing, self.now, self.now);
         let running: BTreeSet<String> = host.running.keys().cloned().collect();
         let mark = host.mark.clone();
         for action in balance(&listing, &host.watch, &running, &mark, self.now, &self.settings) {

@@ -32,6 +32,8 @@ use crate::metrics::LeaseChange;
 const TILING_INTERVAL: Duration = Duration::from_secs(3600);
 /// Most leases whose documents are written at the same time.
 const CONCURRENCY: usize = 16;
+/// A listing may take this long even where leases expire sooner: a host that gave up on every one would take nobody's leases.
+const LISTING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a host that nobody stopped, but that has to, may take for it.
 const GRACE_BY_ITSELF: Duration = Duration::from_secs(5);
 /// What releasing leases may take after the time for stopping is over.
@@ -229,9 +231,9 @@ impl Host {
         self.unit.metrics.lease_charge(self.unit.labels(None), listed.charge);
         self.pause(listed.paused);
         self.tell_of_unreadable(&listed.unreadable);
-        self.watch.note(&listed.listing, asked_at);
-        let running: BTreeSet<String> = self.running.keys().cloned().collect();
         let (unit, now) = (Arc::clone(&self.unit), self.unit.clock.now());
+        self.watch.note(&listed.listing, asked_at, now);
+        let running: BTreeSet<String> = self.running.keys().cloned().collect();
         let actions = balance(
             &listed.listing,
             &self.watch,
@@ -246,7 +248,8 @@ impl Host {
     }
 
     async fn list(&self) -> Option<UnitListing> {
-        let listing = timeout(self.unit.settings.timing.expiry, self.unit.list());
+        let limit = self.unit.settings.timing.expiry.max(LISTING_PATIENCE);
+        let listing = timeout(limit, self.unit.list());
         match self.controls.unless_stopping(listing).await? {
             Ok(Ok(listed)) => return Some(listed),
             Ok(Err(error)) => self.report(&error),
@@ -415,15 +418,15 @@ impl Host {
         let Some(again) = self.list().await else {
             return false;
         };
-        let repairing = init::repair(&self.unit, &again);
+        // Leases of others expire while this goes on, and only the next cycle takes them. What was made stays.
+        let repairing = timeout(self.unit.settings.timing.expiry, init::repair(&self.unit, &again));
         match self.controls.unless_stopping(repairing).await {
-            Some(Ok(has_new)) => has_new,
-            Some(Err(error)) => {
-                self.report(&error);
-                false
-            }
-            None => false,
+            Some(Ok(Ok(has_new))) => return has_new,
+            Some(Ok(Err(error))) => self.report(&error),
+            Some(Err(late)) => self.report(&late),
+            None => {}
         }
+        false
     }
 
     fn report(&self, error: &(dyn std::error::Error + 'static)) {

@@ -48,6 +48,32 @@ async fn the_leases_of_a_killed_process_run_elsewhere_within_expiry_and_a_cycle(
     scene.assert_at_most_a_batch_of_each_lease_came_again();
 }
 
+#[tokio::test]
+async fn leases_are_taken_over_although_every_look_at_them_takes_longer_than_they_last() {
+    let scene = Scene::new(2).await;
+    let mut victim = scene.started("victim").await;
+    let other = scene.started("other").await;
+    scene.until_shares(&[("other", 1), ("victim", 1)]).await;
+    let (n_acquired, n_released) = (other.n_printed("LeaseAcquired"), other.n_printed("LeaseReleased"));
+    let before = scene.requests("query_items");
+    scene.add_fault(&json!({"operation": "query_items", "container": "leases", "delayMs": 3000}));
+    // Slow as they are, looks rob nobody who is alive.
+    until("both have looked some times", || {
+        scene.requests("query_items") >= before + 6
+    })
+    .await;
+    assert_eq!(other.n_printed("LeaseAcquired"), n_acquired);
+    victim.kill();
+    until("the other one has its lease", || {
+        other.n_printed("LeaseAcquired") == n_acquired + 1
+    })
+    .await;
+    assert_eq!(other.n_printed("LeaseReleased"), n_released);
+    scene.clear_faults();
+    scene.write(10).await;
+    scene.until_complete().await;
+}
+
 /// The late deliveries, by the lease and the number of their batch.
 fn late_batches(scene: &Scene) -> BTreeSet<(String, u64)> {
     let late = scene.late().into_iter();

@@ -1,7 +1,7 @@
 //! The examples of the guides, run as a reader would run them.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::process::{Process, Server, beside, until};
 
 fn example(name: &str, server: &Server) -> Process {
     let mut command = Command::new(beside().join("examples").join(name));
-    Process::start(command.env("ENDPOINT", &server.endpoint).stderr(Stdio::inherit()))
+    Process::start(command.env("ENDPOINT", &server.endpoint))
 }
 
 /// Runs an example to its end.

@@ -3,7 +3,7 @@
 use std::io::BufRead as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use azure_data_cosmos::clients::CosmosClient;
@@ -16,24 +16,48 @@ use serde_json::Value;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that ends with the test.
+/// Lines of a process that a failed test shows.
+const SHOWN_LINES: usize = 30;
+
+/// A process that ends with the test, and that a test which fails shows the last words of.
 pub struct Process {
     child: Child,
+    /// What it is, for people.
+    what: String,
     /// What it printed, line by line.
-    pub output: Arc<Mutex<Vec<String>>>,
+    pub output: Lines,
+    /// What it wrote to its standard error: panics, if anything.
+    complaints: Lines,
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// The lines that a pipe brings, as they come.
+fn collected(pipe: impl std::io::Read + Send + 'static) -> Lines {
+    let lines = Lines::default();
+    let kept = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        for line in std::io::BufReader::new(pipe).lines().map_while(Result::ok) {
+            kept.lock().unwrap().push(line);
+        }
+    });
+    lines
 }
 
 impl Process {
     pub fn start(command: &mut Command) -> Process {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let output = Arc::new(Mutex::new(Vec::new()));
-        let (lines, stdout) = (Arc::clone(&output), child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in std::io::BufReader::new(stdout).lines().map_while(Result::ok) {
-                lines.lock().unwrap().push(line);
-            }
-        });
-        Process { child, output }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let instance = command.get_envs().find(|(name, _)| *name == "INSTANCE");
+        Process {
+            what: format!(
+                "{:?} {:?}",
+                command.get_program(),
+                instance.and_then(|(_, value)| value)
+            ),
+            output: collected(child.stdout.take().unwrap()),
+            complaints: collected(child.stderr.take().unwrap()),
+            child,
+        }
     }
 
     pub fn printed(&self, text: &str) -> bool {
@@ -62,10 +86,23 @@ impl Process {
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
+
+    fn show_last_words(&mut self) {
+        eprintln!("{}, {:?}", self.what, self.child.try_wait());
+        for lines in [&self.output, &self.complaints] {
+            let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show_last_words();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
@@ -31,14 +31,7 @@ pub struct Scene {
     written: Mutex<BTreeMap<String, u64>>,
     /// Names of hosts that were stopped in the middle of their work.
     pub frozen: Mutex<BTreeSet<String>>,
-    /// What every host has printed, for whoever has to find out why a test failed.
-    printed: Mutex<Vec<(String, Lines)>>,
 }
-
-type Lines = Arc<Mutex<Vec<String>>>;
-
-/// Lines of each host that a failed test shows.
-const SHOWN_LINES: usize = 30;
 
 impl Scene {
     pub async fn new(n_partitions: usize) -> Scene {
@@ -64,7 +57,6 @@ impl Scene {
             directory: tempfile::tempdir().unwrap(),
             written: Mutex::default(),
             frozen: Mutex::default(),
-            printed: Mutex::default(),
             client,
             server,
         }
@@ -84,23 +76,8 @@ impl Scene {
             ])
             .env("INSTANCE", name)
             .env("LEDGER", self.ledger_path())
-            .envs(settings.iter().copied())
-            .stderr(Stdio::null());
-        let host = Process::start(&mut command);
-        let printed = (name.to_owned(), Arc::clone(&host.output));
-        self.printed.lock().unwrap().push(printed);
-        host
-    }
-
-    /// The last lines of every host.
-    fn last_words(&self) -> String {
-        let printed = self.printed.lock().unwrap();
-        let of_host = |(name, lines): &(String, Lines)| {
-            let lines = lines.lock().unwrap();
-            let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
-            format!("{name}:\n  {}\n", last.join("\n  "))
-        };
-        printed.iter().map(of_host).collect()
+            .envs(settings.iter().copied());
+        Process::start(&mut command)
     }
 
     pub fn host(&self, name: &str) -> Process {
@@ -240,11 +217,7 @@ impl Scene {
             if shares == expected {
                 return;
             }
-            assert!(
-                Instant::now() < deadline,
-                "{shares:?} instead of {expected:?}\n{}",
-                self.last_words()
-            );
+            assert!(Instant::now() < deadline, "{shares:?} instead of {expected:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
