@@ -8,6 +8,7 @@ import (
 var itemLifetimeScenarios = scenarios{
 	"item-ttl-expires": itemTTLExpires,
 	"item-ttl-never":   itemTTLNever,
+	"item-not-indexed": itemNotIndexed,
 }
 
 func livingFor(seconds int32) func(*azcosmos.ContainerProperties) {
@@ -38,4 +39,22 @@ func itemTTLNever(s *scene) {
 	s.create(container, key("a"), object{"id": "default", "pk": "a"})
 	s.expires(container, "default")
 	s.shows(s.read(container, key("a"), "always"), "ttl", "-1")
+}
+
+func itemNotIndexed(s *scene) {
+	container := s.container()
+	s.create(container, key("a"), object{"id": "1", "pk": "a", "n": 5})
+	options := &azcosmos.ItemOptions{IndexingDirective: to.Ptr(azcosmos.IndexingDirectiveExclude)}
+	created, err := container.CreateItem(s.ctx, key("a"), s.encode(object{"id": "2", "pk": "a", "n": 5}), options)
+	s.status(201, created.Response, err)
+	pager := container.NewQueryItemsPager("SELECT VALUE c.id FROM c WHERE c.n = 5 ORDER BY c.id", key("a"), nil)
+	var found string
+	for pager.More() {
+		page, err := pager.NextPage(s.ctx)
+		s.ok(err)
+		for _, row := range page.Items {
+			found += string(row)
+		}
+	}
+	s.check(found == `"1""2"`, "expected both items, got %s", found)
 }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::log::{Opened, Operation, Transaction};
 use orrery_model::{
-    ContainerDefinition, Epk, EpkRange, Epoch, LogId, PartitionId, PartitionKey, Position, ResourceId, Timestamp, json,
+    ContainerDefinition, Epk, EpkRange, Epoch, IndexingDirective, LogId, PartitionId, PartitionKey, Position,
+    ResourceId, Timestamp, json,
 };
 use orrery_partition::command::{Action, Command, Step, Target};
 use orrery_partition::decide::{Context, decide};
@@ -312,6 +313,7 @@ impl World {
             epk: Epk::of(definition.partition_key(), &partition_key(key)),
             key: partition_key(key),
             precondition,
+            directive: IndexingDirective::of_code(dice.roll(3) as u8).unwrap_or_default(),
             action,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orrery_model::etag::Precondition;
-use orrery_model::{Lsn, Timestamp, json};
+use orrery_model::{IndexingDirective, Lsn, Timestamp, json};
 use orrery_node::api::{
     BatchOperation, BatchStep, Consistency, FeedTarget, ItemOperation, ItemSelector, ItemVerb, Operation, Options,
     Outcome, Page,
@@ -155,6 +155,7 @@ impl World {
             container: container(),
             partition_key,
             precondition: Precondition::None,
+            directive: IndexingDirective::Default,
             verb,
         };
         (Operation::Item(operation), vec![write])
@@ -168,6 +169,7 @@ impl World {
             steps.push(BatchStep {
                 partition_key: None,
                 precondition: Precondition::None,
+                directive: IndexingDirective::Default,
                 verb,
             });
             writes.push(write);
@@ -292,6 +294,7 @@ impl World {
                 container: container(),
                 partition_key: Some(partition_key(&key)),
                 precondition: Precondition::None,
+                directive: IndexingDirective::Default,
                 verb: ItemVerb::Read {
                     item: ItemSelector::Id(id.clone()),
                 },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::key::{KeyKind, KeyVersion, PropertyPath};
-use orrery_model::{Epk, PartitionKey, PartitionKeyDefinition, json};
+use orrery_model::{Epk, IndexingDirective, PartitionKey, PartitionKeyDefinition, json};
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{
     Consistency, ContainerRef, ItemBody, ItemOperation, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
@@ -95,6 +95,7 @@ pub fn item_operation(key: &str, verb: ItemVerb, precondition: Precondition) -> 
         container: container(),
         partition_key: Some(partition_key(key)),
         precondition,
+        directive: IndexingDirective::Default,
         verb,
     })
 }

@@ -342,6 +342,15 @@ test("item-ttl-never", async (t) => {
   assert.equal((await readItem(container, "forever", "a")).ttl, -1);
 });
 
+test("item-not-indexed", async (t) => {
+  const container = await freshContainer(t);
+  await container.items.create({ id: "1", pk: "a", n: 5 });
+  await container.items.create({ id: "2", pk: "a", n: 5 }, { indexingDirective: "Exclude" });
+  const query = "SELECT VALUE c.id FROM c WHERE c.n = 5 ORDER BY c.id";
+  const { resources } = await container.items.query(query, { partitionKey: "a" }).fetchAll();
+  assert.deepEqual(resources, ["1", "2"]);
+});
+
 test("item-read-feed-pages", async (t) => {
   const container = await freshContainer(t);
   const ids = range(0, 35).map((n) => String(n).padStart(2, "0"));

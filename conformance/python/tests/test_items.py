@@ -6,6 +6,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
 from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos.documents import IndexingDirective
 from azure.cosmos.exceptions import CosmosBatchOperationError
 from azure.cosmos.partition_key import NonePartitionKeyValue
 
@@ -381,6 +382,13 @@ def test_item_ttl_never(database):
     container.create_item({"id": "default", "pk": "a"})
     wait_until(lambda: is_gone(container, "default"))
     assert container.read_item("forever", "a")["ttl"] == -1
+
+
+def test_item_not_indexed(container):
+    container.create_item({"id": "1", "pk": "a", "n": 5})
+    container.create_item({"id": "2", "pk": "a", "n": 5}, indexing_directive=IndexingDirective.Exclude)
+    found = container.query_items("SELECT VALUE c.id FROM c WHERE c.n = 5 ORDER BY c.id", partition_key="a")
+    assert list(found) == ["1", "2"]
 
 
 def test_item_read_feed_pages(container):

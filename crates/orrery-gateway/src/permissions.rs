@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Uri;
 use orrery_model::etag::Precondition;
 use orrery_model::limits::ITEM_ID_BYTES_MAX;
-use orrery_model::{PartitionKey, ResourceId, Result};
+use orrery_model::{IndexingDirective, PartitionKey, ResourceId, Result};
 use orrery_node::api::{
     ContainerRef, Grant, ItemOperation, ItemSelector, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
     Outcome, Principal, Resource, ResourceKind, Selector,
@@ -171,6 +171,7 @@ fn read_item(container: ContainerRef, rid: ResourceId, partition_key: PartitionK
         container,
         partition_key: Some(partition_key),
         precondition: Precondition::None,
+        directive: IndexingDirective::Default,
         verb: ItemVerb::Read {
             item: ItemSelector::Rid(rid),
         },

@@ -11,6 +11,7 @@ use crate::name::{NameKind, validate_name};
 
 use index_rules::IndexRules;
 
+pub mod directive;
 pub mod index_path;
 pub mod index_rules;
 mod indexing;

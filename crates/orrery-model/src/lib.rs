@@ -21,6 +21,7 @@ pub mod session;
 
 pub use charge::Charge;
 pub use container::ContainerDefinition;
+pub use container::directive::IndexingDirective;
 pub use epk::{Epk, EpkRange};
 pub use error::{Error, Result, Status};
 pub use etag::Etag;

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use crate::container::directive::IndexingDirective;
 use crate::epk::{Epk, EpkRange};
 use crate::etag::Etag;
 use crate::id::{ChainHash, Epoch, Lsn, PartitionId, Position, Timestamp};
@@ -104,6 +105,7 @@ pub struct PutItem {
     pub etag: Etag,
     /// The item's own time to live in seconds: -1 never, `None` as the container says.
     pub ttl: Option<i32>,
+    pub directive: IndexingDirective,
     /// Canonical JSON with the system properties at its end.
     pub body: Bytes,
 }

@@ -10,7 +10,9 @@ use orrery_model::json::{Parsed, Value};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::patch::Patch;
 use orrery_model::session::SessionProgress;
-use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken, Timestamp};
+use orrery_model::{
+    Charge, Epk, Error, Etag, IndexingDirective, Lsn, PartitionId, PartitionKey, ResourceId, SessionToken, Timestamp,
+};
 pub use orrery_partition::history::ChangeKind;
 pub use orrery_query::index::IndexUse;
 
@@ -216,6 +218,8 @@ pub struct ItemOperation {
     /// From the header. Creates and upserts may leave it to the body.
     pub partition_key: Option<PartitionKey>,
     pub precondition: Precondition,
+    /// How what it writes is indexed.
+    pub directive: IndexingDirective,
     pub verb: ItemVerb,
 }
 
@@ -270,6 +274,7 @@ pub struct BatchStep {
     /// Bulk only: each step has its own key.
     pub partition_key: Option<PartitionKey>,
     pub precondition: Precondition,
+    pub directive: IndexingDirective,
     pub verb: ItemVerb,
 }
 

@@ -12,7 +12,7 @@ use orrery_partition::command::{Action, Command, Effect, Step, StepResult};
 use crate::api::{self, BatchOperation, BatchStep, Facts, Failure, Options, Outcome, Principal, Reply};
 use crate::authorize;
 use crate::catalogue::ContainerEntry;
-use crate::items::{check_scope, find_container, finish, gone, prepare, required_key, send};
+use crate::items::{Demand, check_scope, find_container, finish, gone, prepare, required_key, send};
 use crate::node::Node;
 use crate::partition::{Answer, Partition};
 
@@ -49,14 +49,28 @@ async fn transaction(
     }
     let n_steps = operation.steps.len();
     let mut steps = Vec::with_capacity(n_steps);
-    for (index, BatchStep { precondition, verb, .. }) in operation.steps.into_iter().enumerate() {
-        match prepare(container, Some(&key), precondition, verb) {
+    for (index, step) in operation.steps.into_iter().enumerate() {
+        match prepare(container, Some(&key), demand(step)) {
             Ok(step) => steps.push(step),
             Err(error) => return Ok(not_executed(n_steps, index, error)),
         }
     }
     let answer = send(node, container, &epk, Command::Batch(steps), facts).await?;
     Ok(answer.results.into_iter().map(result).collect())
+}
+
+fn demand(step: BatchStep) -> Demand {
+    let BatchStep {
+        precondition,
+        directive,
+        verb,
+        ..
+    } = step;
+    Demand {
+        precondition,
+        directive,
+        verb,
+    }
 }
 
 /// A step that cannot even be read fails like one that was tried: itself with its error, the others with 424.
@@ -89,14 +103,14 @@ async fn bulk(
         ..
     } = operation;
     let mut prepared: Vec<Result<Step>> = Vec::with_capacity(steps.len());
-    for BatchStep {
-        partition_key: own,
-        precondition,
-        verb,
-    } in steps
-    {
-        let item = verb.item().filter(|_| authorize::is_about_an_item(principal)).cloned();
-        let step = prepare(container, own.as_ref().or(partition_key.as_ref()), precondition, verb);
+    for mut step in steps {
+        let own = step.partition_key.take();
+        let item = step
+            .verb
+            .item()
+            .filter(|_| authorize::is_about_an_item(principal))
+            .cloned();
+        let step = prepare(container, own.as_ref().or(partition_key.as_ref()), demand(step));
         let step = step.and_then(|step| {
             check_scope(node, principal, container, (&step.key, &step.epk), item.as_ref())?;
             Ok(step)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use orrery_model::etag::Precondition;
 use orrery_model::rid::ChildKind;
 use orrery_model::session::SessionProgress;
-use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionKey, ResourceId, Result, Status};
+use orrery_model::{Charge, Epk, Error, Etag, IndexingDirective, Lsn, PartitionKey, ResourceId, Result, Status};
 use orrery_partition::command::{Action, Command, Effect, Step, StepOutcome, Target};
 use orrery_partition::decide::{not_found, precondition_failed};
 use orrery_partition::draft::ItemDraft;
@@ -36,6 +36,7 @@ pub async fn execute(
     let ItemOperation {
         partition_key,
         precondition,
+        directive,
         verb,
         ..
     } = operation;
@@ -52,7 +53,14 @@ pub async fn execute(
             read.execute(node, &container, &mut facts).await
         }
         // Boxed, so that reads do not carry the state of writing.
-        verb => Box::pin(write(node, principal, &container, key, precondition, verb, &mut facts)).await,
+        verb => {
+            let demand = Demand {
+                precondition,
+                directive,
+                verb,
+            };
+            Box::pin(write(node, principal, &container, key, demand, &mut facts)).await
+        }
     };
     finish(result, facts)
 }
@@ -235,13 +243,16 @@ async fn write(
     principal: &Principal,
     container: &Arc<ContainerEntry>,
     key: Option<&PartitionKey>,
-    precondition: Precondition,
-    verb: ItemVerb,
+    demand: Demand,
     facts: &mut Facts,
 ) -> Result<Outcome> {
     // Known before the step is made of it, and needed after: the step has the key.
-    let item = verb.item().filter(|_| authorize::is_about_an_item(principal)).cloned();
-    let step = prepare(container, key, precondition, verb)?;
+    let item = demand
+        .verb
+        .item()
+        .filter(|_| authorize::is_about_an_item(principal))
+        .cloned();
+    let step = prepare(container, key, demand)?;
     check_scope(node, principal, container, (&step.key, &step.epk), item.as_ref())?;
     let epk = step.epk.clone();
     let answer = send(node, container, &epk, Command::Item(step), facts).await?;
@@ -354,20 +365,33 @@ pub async fn send_to(node: &Node, partition: &Partition, command: Command, facts
     answer
 }
 
+/// What a client wants done with an item.
+pub struct Demand {
+    pub precondition: Precondition,
+    pub directive: IndexingDirective,
+    pub verb: ItemVerb,
+}
+
+impl Demand {
+    /// Without any conditions.
+    pub fn plain(verb: ItemVerb) -> Demand {
+        Demand {
+            precondition: Precondition::None,
+            directive: IndexingDirective::Default,
+            verb,
+        }
+    }
+}
+
 /// Checks one item operation and routes it.
-pub fn prepare(
-    container: &ContainerEntry,
-    key: Option<&PartitionKey>,
-    precondition: Precondition,
-    verb: ItemVerb,
-) -> Result<Step> {
+pub fn prepare(container: &ContainerEntry, key: Option<&PartitionKey>, demand: Demand) -> Result<Step> {
     let definition = &*container.definition;
     let draft = |body: ItemBody| ItemDraft::new(definition, &body.text, body.parsed);
     let target = |item: ItemSelector| match item {
         ItemSelector::Id(id) => Ok(Target::Id(id)),
         ItemSelector::Rid(rid) => item_number(container, &rid).map(Target::Number).ok_or_else(not_found),
     };
-    let action = match verb {
+    let action = match demand.verb {
         ItemVerb::Create { body } => Action::Create(draft(body)?),
         ItemVerb::Upsert { body } => Action::Upsert(draft(body)?),
         ItemVerb::Read { item } => Action::Read(target(item)?),
@@ -397,7 +421,8 @@ pub fn prepare(
     Ok(Step {
         epk,
         key,
-        precondition,
+        precondition: demand.precondition,
+        directive: demand.directive,
         action,
     })
 }

@@ -132,7 +132,7 @@ fn size(transaction: &Transaction) -> usize {
 mod tests {
     use bytes::Bytes;
     use orrery_model::log::PutItem;
-    use orrery_model::{Epk, Etag, Position, Timestamp};
+    use orrery_model::{Epk, Etag, IndexingDirective, Position, Timestamp};
 
     use super::*;
 
@@ -145,6 +145,7 @@ mod tests {
             number,
             etag: Etag([0; 16]),
             ttl: None,
+            directive: IndexingDirective::Default,
             body: Bytes::from(vec![b'x'; n_bytes]),
         })
     }

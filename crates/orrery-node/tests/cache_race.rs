@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_model::{Etag, LogId, Lsn};
+use orrery_model::{Etag, IndexingDirective, LogId, Lsn};
 use orrery_partition::stored::StoredItem;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
@@ -65,6 +65,7 @@ fn item(version: u64) -> Arc<StoredItem> {
         ts: 0,
         etag: Etag([0; 16]),
         ttl: None,
+        directive: IndexingDirective::Default,
         id: Bytes::from_static(b"a"),
         body: Bytes::from_static(b"{}"),
     })

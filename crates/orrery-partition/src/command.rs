@@ -4,7 +4,7 @@ use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::log::Operation;
 use orrery_model::patch::Patch;
-use orrery_model::{Charge, Epk, Error, Etag, Lsn, PartitionId, PartitionKey};
+use orrery_model::{Charge, Epk, Error, Etag, IndexingDirective, Lsn, PartitionId, PartitionKey};
 
 use crate::draft::ItemDraft;
 
@@ -50,6 +50,8 @@ pub struct Step {
     pub epk: Epk,
     pub key: PartitionKey,
     pub precondition: Precondition,
+    /// Of what the action writes.
+    pub directive: IndexingDirective,
     pub action: Action,
 }
 

@@ -306,6 +306,7 @@ impl Writer<'_> {
             number,
             etag,
             ttl: draft.ttl,
+            directive: self.step.directive,
             body: body.clone(),
         }));
         let effect = if before.is_some() {
@@ -313,9 +314,10 @@ impl Writer<'_> {
         } else {
             Effect::Created
         };
+        let is_indexed = self.context.definition.index_rules().covers(self.step.directive);
         let charge = Charge::write(
             body.len(),
-            project::n_leaves(&draft.value),
+            is_indexed.then(|| project::n_leaves(&draft.value)).unwrap_or_default(),
             1 + u64::from(before.is_some()),
         );
         let outcome = StepOutcome {

@@ -207,11 +207,10 @@ impl<'a> Projection<'a> {
     }
 
     /// Brings the index from one version of an item to the next.
-    fn index(&mut self, epk: &Epk, number: u64, before: Option<&Bytes>, after: Option<&Bytes>) -> Result<()> {
+    fn index(&mut self, epk: &Epk, number: u64, before: Option<&StoredItem>, after: Option<&StoredItem>) -> Result<()> {
         let key = keys::item(self.form, epk, number);
         if self.with_index && self.state()?.index.covers(&key) {
             let rules = self.definition.index_rules();
-            let (before, after) = (before.map(Bytes::as_ref), after.map(Bytes::as_ref));
             let writes = index::changes(rules, &self.view, self.form, (epk, number), before, after)?;
             self.view.apply(writes);
         }
@@ -249,8 +248,8 @@ impl<'a> Projection<'a> {
         for key in self.unique_keys(put, &item)? {
             self.view.apply([(key, Some(number(put.number)))]);
         }
-        let body_before = before.as_ref().map(|(before, _)| &before.body);
-        self.index(&put.epk, put.number, body_before, Some(&put.body))?;
+        let item_before = before.as_ref().map(|(before, _)| before);
+        self.index(&put.epk, put.number, item_before, Some(&item))?;
         let state = self.state()?;
         state.n_items += u64::from(before.is_none());
         state.size_bytes = state.size_bytes + size_bytes - before.map_or(0, |(_, size_bytes)| size_bytes);
@@ -262,7 +261,7 @@ impl<'a> Projection<'a> {
         let Some((before, size_bytes)) = self.forget(&delete.epk, delete.number)? else {
             return Err(corrupt("a log entry deletes an item that is not there"));
         };
-        self.index(&delete.epk, delete.number, Some(&before.body), None)?;
+        self.index(&delete.epk, delete.number, Some(&before), None)?;
         self.view.apply([
             (keys::item(self.form, &delete.epk, delete.number), None),
             (keys::id(self.form, &delete.epk, &delete.id), None),

@@ -8,7 +8,8 @@ use orrery_model::etag::Precondition;
 use orrery_model::json;
 use orrery_model::log::{Opened, Operation, Transaction};
 use orrery_model::{
-    ContainerDefinition, Epk, EpkRange, PartitionId, PartitionKey, Position, ResourceId, Result, Timestamp,
+    ContainerDefinition, Epk, EpkRange, IndexingDirective, PartitionId, PartitionKey, Position, ResourceId, Result,
+    Timestamp,
 };
 
 use crate::command::{Action, Command, Decision, Step};
@@ -112,6 +113,7 @@ impl Bench {
             epk: self.epk(key),
             key: partition_key(key),
             precondition,
+            directive: IndexingDirective::Default,
             action,
         }
     }

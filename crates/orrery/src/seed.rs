@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use orrery_model::IndexingDirective;
 use orrery_model::etag::Precondition;
 use orrery_model::json;
 use orrery_node::api::{
@@ -86,6 +87,7 @@ impl Seeder<'_> {
             },
             partition_key: None,
             precondition: Precondition::None,
+            directive: IndexingDirective::Default,
             verb: ItemVerb::Upsert {
                 body: ItemBody { text, parsed },
             },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orrery_model::etag::Precondition;
-use orrery_model::{Lsn, SessionToken};
+use orrery_model::{IndexingDirective, Lsn, SessionToken};
 use orrery_node::api::{
     BatchOperation, BatchStep, Consistency, FeedTarget, ItemSelector, ItemVerb, Operation, Options, Outcome, Page,
 };
@@ -281,6 +281,7 @@ impl Client {
         let steps = PAIR.map(|id| BatchStep {
             partition_key: None,
             precondition: Precondition::None,
+            directive: IndexingDirective::Default,
             verb: ItemVerb::Upsert {
                 body: body("pair", id, value),
             },

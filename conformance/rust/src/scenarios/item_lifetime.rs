@@ -17,6 +17,7 @@ pub fn cases() -> Cases {
     cases![
         "item-ttl-expires" => [expires],
         "item-ttl-never" => [never],
+        "item-not-indexed" => [skip "The SDK has no option that says how an item is indexed."],
     ]
 }
 

@@ -8,7 +8,7 @@ use orrery_model::etag::Precondition;
 use orrery_model::json::Value;
 use orrery_model::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
 use orrery_model::patch::Patch;
-use orrery_model::{Charge, Error, PartitionKey, Result, Status};
+use orrery_model::{Charge, Error, IndexingDirective, PartitionKey, Result, Status};
 use orrery_node::api::{
     BatchOperation, BatchStep, ContainerRef, ItemBody, ItemSelector, ItemVerb, Operation, StepResult,
 };
@@ -181,6 +181,7 @@ struct RawStep {
     partition_key: Option<String>,
     if_match: Option<String>,
     if_none_match: Option<String>,
+    directive: Option<String>,
     minimal: bool,
 }
 
@@ -226,11 +227,16 @@ impl RawStep {
             (None, Some(tag)) => Precondition::IfNoneMatch(tag),
             (None, None) => Precondition::None,
         };
+        let directive = self
+            .directive
+            .as_deref()
+            .map(|name| IndexingDirective::parse(name).ok_or_else(|| invalid("an indexing directive is unknown")));
         let verb = verb(self.kind, self.id, self.body)?;
         Ok(Step {
             step: BatchStep {
                 partition_key,
                 precondition,
+                directive: directive.transpose()?.unwrap_or_default(),
                 verb,
             },
             minimal: self.minimal,

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use orrery_model::etag::Precondition;
 use orrery_model::offer::{Migration, Throughput};
-use orrery_model::{Epk, Error, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
+use orrery_model::{Epk, Error, IndexingDirective, PartitionId, PartitionKey, ResourceId, Result, SessionToken};
 use orrery_node::api::{Consistency, FeedMode, FeedStart, FeedTarget, FromHistory, Options, Page};
 
 use crate::activity::ActivityId;
@@ -193,6 +193,12 @@ impl<'a> Headers<'a> {
             Some(tag) => Ok(Precondition::IfMatch(tag.to_owned())),
             None => self.read_precondition(),
         }
+    }
+
+    /// How what a write stores is to be indexed.
+    pub fn indexing_directive(&self) -> Result<IndexingDirective> {
+        let named = self.parsed(&name::INDEXING_DIRECTIVE, IndexingDirective::parse)?;
+        Ok(named.unwrap_or_default())
     }
 
     /// The tag of the last page of a polled feed.

@@ -6,7 +6,7 @@ use orrery_model::json::{self, Parsed, Value};
 use orrery_model::limits::{ITEM_BYTES_MAX, NESTING_LEVELS_MAX};
 use orrery_model::name::validate_item_id;
 use orrery_model::patch::Patch;
-use orrery_model::{Error, Result, Status};
+use orrery_model::{Error, IndexingDirective, Result, Status};
 use orrery_node::api::{ContainerRef, ItemBody, ItemOperation, ItemSelector, ItemVerb, Operation, Selector};
 
 use super::binary_json;
@@ -57,12 +57,17 @@ fn meaning(container: ContainerRef, verb: ItemVerb, name: &'static str, headers:
     if partition_key.is_none() && named_by_id(&verb) {
         return Err(missing_partition_key());
     }
-    let (precondition, form) = match verb {
-        ItemVerb::Read { .. } => (headers.read_precondition()?, ReplyForm::Resource),
+    let (precondition, directive, form) = match verb {
+        ItemVerb::Read { .. } => (
+            headers.read_precondition()?,
+            IndexingDirective::Default,
+            ReplyForm::Resource,
+        ),
         _ => {
             refuse_triggers(headers)?;
             (
                 headers.write_precondition()?,
+                headers.indexing_directive()?,
                 ReplyForm::ItemWrite {
                     minimal: headers.prefers_minimal()?,
                 },
@@ -73,6 +78,7 @@ fn meaning(container: ContainerRef, verb: ItemVerb, name: &'static str, headers:
         container,
         partition_key,
         precondition,
+        directive,
         verb,
     });
     Ok(Meaning { operation, form, name })

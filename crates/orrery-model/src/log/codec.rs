@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{DeleteItem, Opened, Operation, PutItem, Transaction};
+use crate::container::directive::IndexingDirective;
 use crate::epk::{Epk, EpkRange};
 use crate::etag::Etag;
 use crate::id::{ChainHash, Epoch, Lsn, PartitionId, Position, Timestamp};
@@ -76,10 +77,17 @@ fn size_hint(operation: &Operation) -> usize {
     }
 }
 
+/// A put, and one that says how its item is to be indexed.
+const PUT: u8 = 1;
+const PUT_DIRECTED: u8 = 10;
+
 fn put_operation(out: &mut Vec<u8>, operation: &Operation) {
     match operation {
         Operation::Put(put) => {
-            out.push(1);
+            match put.directive {
+                IndexingDirective::Default => out.push(PUT),
+                directive => out.extend_from_slice(&[PUT_DIRECTED, directive.code()]),
+            }
             put_blob(out, put.epk.as_bytes());
             put_blob(out, put.id.as_bytes());
             put_varint(out, put.number);
@@ -248,16 +256,26 @@ impl Reader<'_> {
         })
     }
 
+    fn put(&mut self, directive: IndexingDirective) -> Result<PutItem, DecodeError> {
+        Ok(PutItem {
+            epk: self.epk()?,
+            id: self.text()?,
+            number: self.varint()?,
+            etag: Etag(self.array()?),
+            ttl: self.option(|reader| reader.array().map(i32::from_le_bytes))?,
+            directive,
+            body: self.blob()?,
+        })
+    }
+
     fn operation(&mut self) -> Result<Operation, DecodeError> {
         Ok(match self.byte()? {
-            1 => Operation::Put(PutItem {
-                epk: self.epk()?,
-                id: self.text()?,
-                number: self.varint()?,
-                etag: Etag(self.array()?),
-                ttl: self.option(|reader| reader.array().map(i32::from_le_bytes))?,
-                body: self.blob()?,
-            }),
+            PUT => Operation::Put(self.put(IndexingDirective::Default)?),
+            PUT_DIRECTED => {
+                let directive =
+                    IndexingDirective::of_code(self.byte()?).filter(|named| *named != IndexingDirective::Default);
+                Operation::Put(self.put(directive.ok_or(DecodeError("unknown indexing directive"))?)?)
+            }
             2 => Operation::Delete(DeleteItem {
                 epk: self.epk()?,
                 id: self.text()?,

@@ -30,15 +30,17 @@ fn put() -> impl Strategy<Value = Operation> {
         any::<u64>(),
         any::<[u8; 16]>(),
         option::of(any::<i32>()),
+        (0u8..3).prop_map(|code| IndexingDirective::of_code(code).unwrap()),
         blob(),
     );
-    parts.prop_map(|(epk, id, number, etag, ttl, body)| {
+    parts.prop_map(|(epk, id, number, etag, ttl, directive, body)| {
         Operation::Put(PutItem {
             epk,
             id,
             number,
             etag: Etag(etag),
             ttl,
+            directive,
             body,
         })
     })

@@ -136,7 +136,7 @@ mod tests {
     use std::ops::Bound;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use orrery_model::{Etag, Lsn};
+    use orrery_model::{Etag, IndexingDirective, Lsn};
     use orrery_partition::storage;
 
     use super::*;
@@ -158,6 +158,7 @@ mod tests {
                 ts: 1,
                 etag: Etag([0; 16]),
                 ttl: None,
+                directive: IndexingDirective::Default,
                 id: Bytes::from_static(b"id"),
                 body: vec![b' '; n_bytes].into(),
             };

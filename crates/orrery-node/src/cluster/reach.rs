@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use orrery_model::etag::Precondition;
 use orrery_model::{Epk, EpkRange, LogId, Lsn, PartitionKey};
 
 use crate::api::{BatchOperation, ContainerRef, FeedTarget, ItemOperation, ItemVerb, Operation, Options, Request};
 use crate::catalogue::ContainerEntry;
 use crate::feed::target_range;
-use crate::items::{find_container, prepare};
+use crate::items::{Demand, find_container, prepare};
 use crate::node::Node;
 
 /// What a request is about.
@@ -149,6 +148,6 @@ fn log_of_step(container: &ContainerEntry, key: Option<&PartitionKey>, verb: &It
     if let Some(key) = key {
         return log_of_key(container, key);
     }
-    let step = prepare(container, None, Precondition::None, verb.clone()).ok()?;
+    let step = prepare(container, None, Demand::plain(verb.clone())).ok()?;
     Some(container.route(&step.epk)?.log)
 }

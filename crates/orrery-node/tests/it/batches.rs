@@ -6,7 +6,7 @@ use std::time::Duration;
 use orrery_model::etag::Precondition;
 use orrery_model::patch::Patch;
 use orrery_model::session::SessionProgress;
-use orrery_model::{Lsn, PartitionId, PartitionKey, SessionToken, Timestamp, json};
+use orrery_model::{IndexingDirective, Lsn, PartitionId, PartitionKey, SessionToken, Timestamp, json};
 use orrery_node::api::{
     BatchOperation, BatchStep, Consistency, ItemOperation, ItemSelector, ItemVerb, MetadataVerb, Operation, Options,
     Outcome, Principal, ResourceKind, StepResult,
@@ -26,6 +26,7 @@ async fn bulk(world: &World, continue_on_error: bool, verbs: Vec<ItemVerb>) -> (
     let step = |verb| BatchStep {
         partition_key: Some(key("a")),
         precondition: Precondition::None,
+        directive: IndexingDirective::Default,
         verb,
     };
     let operation = BatchOperation {
@@ -123,6 +124,7 @@ async fn a_read_below_session_does_not_wait_for_a_token() {
             container: container(),
             partition_key: Some(key("a")),
             precondition: Precondition::None,
+            directive: IndexingDirective::Default,
             verb: ItemVerb::Read { item: by_id("1") },
         });
         let options = Options {

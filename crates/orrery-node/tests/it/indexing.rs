@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use orrery_model::etag::Precondition;
 use orrery_model::json;
-use orrery_model::{Charge, Status, Timestamp};
+use orrery_model::{Charge, IndexingDirective, PartitionKey, Status, Timestamp};
 use orrery_node::api::{
-    FeedTarget, MetadataVerb, Operation, Page, QueryDiagnostics, QueryMetrics, QueryText, ResourceKind,
+    FeedTarget, ItemOperation, ItemVerb, MetadataVerb, Operation, Page, QueryDiagnostics, QueryMetrics, QueryText,
+    ResourceKind,
 };
 use orrery_node::{ManualClock, Node};
 
@@ -15,7 +16,7 @@ use orrery_partition::project::Projector;
 use orrery_partition::storage::Store;
 use orrery_storage::{EmbeddedSettings, EmbeddedStore};
 
-use crate::support::{World, container, named, settings};
+use crate::support::{World, container, item, named, settings};
 
 const N_ITEMS: usize = 600;
 
@@ -288,4 +289,93 @@ async fn pages_of_a_sorted_query_follow_one_another_without_gaps() {
         found.dedup();
         assert_eq!(found.len(), N_ITEMS, "{sql} gives every item once");
     }
+}
+
+/// Creates an item with a directive.
+async fn directed(world: &World, key: &str, body: &str, directive: IndexingDirective) {
+    let operation = Operation::Item(ItemOperation {
+        container: container(),
+        partition_key: Some(PartitionKey::parse(&format!("[{key:?}]")).unwrap()),
+        precondition: Precondition::None,
+        directive,
+        verb: ItemVerb::Upsert { body: item(body) },
+    });
+    world.execute(operation).await.unwrap();
+}
+
+/// The ids that a query gives, sorted.
+async fn ids(world: &World, sql: &str) -> Vec<String> {
+    let rows = world.query(sql).await.unwrap();
+    let mut ids: Vec<String> = rows.iter().map(|row| row.trim_matches('"').to_owned()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn an_item_that_is_not_to_be_indexed_is_in_no_index_and_in_every_answer() {
+    let world = world(EVERYTHING).await;
+    let tagged = "SELECT VALUE c.id FROM c WHERE c.tag = 'rare'";
+    let body = r#"{"id":"hidden","pk":"p1","n":-5,"tag":"rare"}"#;
+    directed(&world, "p1", body, IndexingDirective::Include).await;
+    assert_eq!(n_read(&world, "SELECT * FROM c WHERE c.n = 17").await, 1);
+    directed(&world, "p1", body, IndexingDirective::Exclude).await;
+    assert_eq!(ids(&world, tagged).await, ["hidden"]);
+    // It is read besides what the index leads to.
+    assert_eq!(n_read(&world, "SELECT * FROM c WHERE c.n = 17").await, 2);
+    let first = "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.n";
+    assert_eq!(ids(&world, first).await, ["hidden", "i0"]);
+    assert_eq!(
+        ids(&world, "SELECT VALUE c.id FROM c WHERE c.id = 'hidden'").await,
+        ["hidden"]
+    );
+    // The next write says something else.
+    directed(&world, "p1", body, IndexingDirective::Default).await;
+    assert_eq!(ids(&world, tagged).await, ["hidden"]);
+    assert_eq!(n_read(&world, tagged).await, 1);
+    assert_eq!(n_read(&world, "SELECT * FROM c WHERE c.n = 17").await, 1);
+}
+
+#[tokio::test]
+async fn a_policy_that_indexes_on_request_indexes_what_asks_for_it() {
+    const ON_REQUEST: &str = r#"{"automatic":false,"includedPaths":[{"path":"/*"}]}"#;
+    let world = world(ON_REQUEST).await;
+    let one = "SELECT VALUE c.id FROM c WHERE c.n = 17";
+    assert_eq!(
+        (ids(&world, one).await, n_read(&world, one).await),
+        (vec!["i17".to_owned()], N_ITEMS as u64)
+    );
+    for n in 0..N_ITEMS {
+        let body = format!(r#"{{"id":"i{n}","pk":"p{}","n":{n}}}"#, n % 7);
+        directed(&world, &format!("p{}", n % 7), &body, IndexingDirective::Include).await;
+    }
+    assert_eq!(
+        (ids(&world, one).await, n_read(&world, one).await),
+        (vec!["i17".to_owned()], 1)
+    );
+    // A policy that changes is applied to every item, and asks each what its last write said.
+    directed(
+        &world,
+        "p3",
+        r#"{"id":"i17","pk":"p3","n":17}"#,
+        IndexingDirective::Exclude,
+    )
+    .await;
+    directed(
+        &world,
+        "p3",
+        r#"{"id":"i24","pk":"p3","n":24}"#,
+        IndexingDirective::Default,
+    )
+    .await;
+    replace_policy(&world, EVERYTHING).await;
+    applied(&world).await;
+    assert_eq!(
+        (ids(&world, one).await, n_read(&world, one).await),
+        (vec!["i17".to_owned()], 1)
+    );
+    let other = "SELECT VALUE c.id FROM c WHERE c.n = 24";
+    assert_eq!(
+        (ids(&world, other).await, n_read(&world, other).await),
+        (vec!["i24".to_owned()], 2)
+    );
 }

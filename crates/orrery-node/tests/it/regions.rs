@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::{SessionToken, Status, Timestamp};
+use orrery_model::{IndexingDirective, SessionToken, Status, Timestamp};
 use orrery_node::api::{Consistency, ItemVerb, Options, Principal, ResourceKind};
 use orrery_node::geo::bounds::{Bounds, Staleness};
 use orrery_node::geo::fleet::{Fleet, InMemory, RegionParts, TopologyKeeper};
@@ -191,6 +191,7 @@ async fn read_in_session(world: &World, session: &SessionToken, n: usize) -> (u1
         container: crate::support::container(),
         partition_key: Some(orrery_model::PartitionKey::parse(&format!("[{key:?}]")).unwrap()),
         precondition: orrery_model::etag::Precondition::None,
+        directive: IndexingDirective::Default,
         verb: ItemVerb::Read {
             item: orrery_node::api::ItemSelector::Id(n.to_string()),
         },

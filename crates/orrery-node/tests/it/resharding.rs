@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use orrery_model::etag::Precondition;
 use orrery_model::json::{self, Value};
-use orrery_model::{Lsn, PartitionId, PartitionKey, SessionToken, Status, Timestamp};
+use orrery_model::{IndexingDirective, Lsn, PartitionId, PartitionKey, SessionToken, Status, Timestamp};
 use orrery_node::api::{
     BatchOperation, BatchStep, FeedTarget, ItemOperation, ItemSelector, ItemVerb, MetadataVerb, Operation, Options,
     Outcome, Page, Principal, ResourceKind,
@@ -122,6 +122,7 @@ async fn read_with(world: &World, options: Options, key: &str, id: &str) -> Resu
         container: container(),
         partition_key,
         precondition: Precondition::None,
+        directive: IndexingDirective::Default,
         verb,
     });
     let principal = Principal::Account { read_only: false };
@@ -254,6 +255,7 @@ async fn a_stale_range_id_is_gone() {
     let step = BatchStep {
         partition_key: Some(PartitionKey::parse(r#"["a"]"#).unwrap()),
         precondition: Precondition::None,
+        directive: IndexingDirective::Default,
         verb: ItemVerb::Read {
             item: ItemSelector::Id("1".into()),
         },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orrery_model::etag::Precondition;
-use orrery_model::{PartitionKey, SessionToken, Status};
+use orrery_model::{IndexingDirective, PartitionKey, SessionToken, Status};
 use orrery_node::api::{ItemOperation, ItemSelector, ItemVerb, Operation, Options, Principal};
 use orrery_node::{Failure, ManualClock, Node, Reply, Request};
 use orrery_partition::storage::Store as _;
@@ -39,6 +39,7 @@ async fn read_in(world: &World, session: &SessionToken, key: &str, id: &str) -> 
         container: container(),
         partition_key,
         precondition: Precondition::None,
+        directive: IndexingDirective::Default,
         verb,
     });
     let options = Options {

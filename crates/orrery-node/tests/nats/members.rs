@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::{Epoch, LogId, PartitionKey, SessionToken};
+use orrery_model::{Epoch, IndexingDirective, LogId, PartitionKey, SessionToken};
 use orrery_nats_server::{Server, Settings};
 use orrery_node::api::{
     Consistency, ItemOperation, ItemSelector, ItemVerb, MetadataVerb, Operation, Options, Principal, ResourceKind,
@@ -79,6 +79,7 @@ fn read(id: &str, consistency: Option<Consistency>, session: Option<&SessionToke
             container: container(),
             partition_key: Some(PartitionKey::parse(r#"["k"]"#).unwrap()),
             precondition: orrery_model::etag::Precondition::None,
+            directive: IndexingDirective::Default,
             verb: ItemVerb::Read {
                 item: ItemSelector::Id(id.into()),
             },

@@ -8,6 +8,7 @@ use orrery_query::index::Terms;
 use super::entries;
 use crate::keys::{self, EpkForm, KeySpace};
 use crate::storage::{Result, StorageError, View, ViewWrite};
+use crate::stored::StoredItem;
 
 /// The changes of the index when the item at a place changes from `before` to `after`.
 pub(crate) fn changes(
@@ -15,14 +16,14 @@ pub(crate) fn changes(
     view: &dyn View,
     form: EpkForm,
     (epk, number): (&Epk, u64),
-    before: Option<&[u8]>,
-    after: Option<&[u8]>,
+    before: Option<&StoredItem>,
+    after: Option<&StoredItem>,
 ) -> Result<Vec<ViewWrite>> {
     if !rules.is_enabled() {
         return Ok(Vec::new());
     }
-    let before = before.map(|body| terms(rules, body)).transpose()?;
-    let after = after.map(|body| terms(rules, body)).transpose()?;
+    let before = before.map(|item| terms(rules, item)).transpose()?;
+    let after = after.map(|item| terms(rules, item)).transpose()?;
     let mut difference = Difference::new(form, epk, number);
     let none = Terms::default();
     let (old, new) = (before.as_ref().unwrap_or(&none), after.as_ref().unwrap_or(&none));
@@ -43,8 +44,11 @@ pub(crate) fn changes(
     Ok(writes)
 }
 
-fn terms(rules: &IndexRules, body: &[u8]) -> Result<Terms> {
-    Terms::of_text(rules, body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))
+fn terms(rules: &IndexRules, item: &StoredItem) -> Result<Terms> {
+    if !rules.covers(item.directive) {
+        return Ok(Terms::unindexed());
+    }
+    Terms::of_text(rules, &item.body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))
 }
 
 /// Keys to remove and to add, laid out one after the other so that many keys need one allocation.

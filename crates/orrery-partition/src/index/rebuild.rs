@@ -65,7 +65,7 @@ fn build(
         let (epk, number) = keys::read_item(form, &key)
             .ok_or_else(|| StorageError::Corrupt("the key of an item is malformed".to_owned()))?;
         let item = StoredItem::decode(&value)?;
-        writes.extend(changes(rules, view, form, (&epk, number), None, Some(&item.body))?);
+        writes.extend(changes(rules, view, form, (&epk, number), None, Some(&item))?);
         n_items += 1;
         last = key;
     }

@@ -8,7 +8,7 @@ use orrery_model::etag::Precondition;
 use orrery_model::json;
 use orrery_model::log::{Operation, Transaction};
 use orrery_model::patch::Patch;
-use orrery_model::{ContainerDefinition, EpkRange};
+use orrery_model::{ContainerDefinition, EpkRange, IndexingDirective};
 use proptest::prelude::*;
 
 use super::{Bench, MapView, definition};
@@ -126,7 +126,10 @@ impl StepEvent {
             1 => Precondition::IfMatch("stale".to_owned()),
             _ => Precondition::None,
         };
-        bench.step(key, precondition, action)
+        Step {
+            directive: IndexingDirective::of_code(self.condition % 3).unwrap_or_default(),
+            ..bench.step(key, precondition, action)
+        }
     }
 }
 
@@ -284,7 +287,7 @@ fn expected_index(bench: &Bench) -> BTreeSet<Bytes> {
         if state.index.covers(&keys::item(bench.form(), &epk, number)) {
             let (rules, nothing) = (bench.definition.index_rules(), MapView::default());
             let place = (&epk, number);
-            let writes = index::changes(rules, &nothing, bench.form(), place, None, Some(&item.body)).unwrap();
+            let writes = index::changes(rules, &nothing, bench.form(), place, None, Some(&item)).unwrap();
             let (shapes, entries): (Vec<_>, Vec<_>) =
                 writes.into_iter().map(|(key, _)| key).partition(|key| is_shape(key));
             assert!(

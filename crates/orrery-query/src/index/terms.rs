@@ -64,6 +64,14 @@ impl Terms {
         Ok(Terms::of(rules, &parse_value(text)?))
     }
 
+    /// Of an item that is not to be indexed: searches always consider it, like one that is overfull.
+    pub fn unindexed() -> Terms {
+        Terms {
+            overfull: true,
+            ..Terms::default()
+        }
+    }
+
     /// Room for what most items have.
     fn with_room() -> Terms {
         Terms {
@@ -77,10 +85,7 @@ impl Terms {
     /// Puts what was gathered in order.
     fn finish(mut self) -> Terms {
         if self.overfull {
-            return Terms {
-                overfull: true,
-                ..Terms::default()
-            };
+            return Terms::unindexed();
         }
         let Terms { bytes, singles, .. } = &mut self;
         let content = |term: &(u32, u32)| &bytes[term.0 as usize..term.1 as usize];
@@ -105,7 +110,7 @@ impl Terms {
         &self.paths
     }
 
-    /// The item is so large that it has no terms.
+    /// The item has no terms: it is too large, or not to be indexed.
     pub fn is_overfull(&self) -> bool {
         self.overfull
     }

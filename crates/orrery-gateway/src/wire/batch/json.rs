@@ -30,6 +30,7 @@ fn parse_operation(operation: Value) -> Result<RawStep> {
         partition_key: take_text(&mut members, "partitionKey")?,
         if_match: take_text(&mut members, "ifMatch")?,
         if_none_match: take_text(&mut members, "ifNoneMatch")?,
+        directive: take_text(&mut members, "indexingDirective")?,
         minimal: members
             .get("minimalReturnPreference")
             .and_then(Value::as_bool)

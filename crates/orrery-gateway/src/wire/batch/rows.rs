@@ -29,6 +29,7 @@ fn raw_step(operation: RowOperation) -> Result<RawStep> {
         partition_key: operation.partition_key,
         if_match: operation.if_match,
         if_none_match: operation.if_none_match,
+        directive: operation.indexing_directive,
         minimal: operation.minimal,
     })
 }

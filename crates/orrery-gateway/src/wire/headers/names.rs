@@ -22,6 +22,7 @@ names! {
     INTENDED_CONTAINER = "x-ms-cosmos-intended-collection-rid";
     /// Only the region that takes writes may answer.
     HUB_ONLY = "x-ms-cosmos-hub-region-processing-only";
+    INDEXING_DIRECTIVE = "x-ms-indexing-directive";
     /// Both ways.
     SESSION_TOKEN = "x-ms-session-token";
 }

@@ -59,6 +59,25 @@ fn preconditions_follow_the_kind_of_operation() {
 }
 
 #[test]
+fn a_write_says_how_its_item_is_indexed() {
+    let directive = |value| {
+        let headers = [KEY, ("x-ms-indexing-directive", value)];
+        item(FEED, &headers, r#"{"id":"x"}"#).0.directive
+    };
+    assert_eq!(
+        item(FEED, &[KEY], r#"{"id":"x"}"#).0.directive,
+        IndexingDirective::Default
+    );
+    assert_eq!(directive("Default"), IndexingDirective::Default);
+    assert_eq!(directive("exclude"), IndexingDirective::Exclude);
+    assert_eq!(directive("1"), IndexingDirective::Include);
+    for value in ["maybe", "3", "-1"] {
+        let (status, _) = refusal(FEED, &[KEY, ("x-ms-indexing-directive", value)], r#"{"id":"x"}"#);
+        assert_eq!(status, Status::BAD_REQUEST, "{value}");
+    }
+}
+
+#[test]
 fn writes_may_be_answered_without_a_body_but_reads_not() {
     let headers = [KEY, ("prefer", "return=minimal")];
     assert_eq!(

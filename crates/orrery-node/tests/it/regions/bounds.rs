@@ -1,5 +1,6 @@
 //! Bounded staleness: what a region that is too far behind answers, and which bounds an account may have.
 
+use orrery_model::IndexingDirective;
 use orrery_node::api::{ItemOperation, ItemSelector, MetadataVerb, Operation};
 use orrery_node::geo::membership::Sites;
 use orrery_node::geo::topology::Region;
@@ -35,6 +36,7 @@ async fn read_at(world: &World, n: usize, level: Option<Consistency>) -> u16 {
         container: crate::support::container(),
         partition_key: Some(orrery_model::PartitionKey::parse(&format!("[{key:?}]")).unwrap()),
         precondition: orrery_model::etag::Precondition::None,
+        directive: IndexingDirective::Default,
         verb: ItemVerb::Read {
             item: ItemSelector::Id(n.to_string()),
         },

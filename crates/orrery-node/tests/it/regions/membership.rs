@@ -1,5 +1,6 @@
 //! Regions that come and go while the account is served, and what operators are told meanwhile.
 
+use orrery_model::IndexingDirective;
 use orrery_model::Result;
 use orrery_node::geo::membership::Sites;
 use orrery_node::geo::topology::{Region, RegionState};
@@ -305,6 +306,7 @@ async fn a_read_for_the_hub_only_is_refused_elsewhere() {
             container: crate::support::container(),
             partition_key: Some(orrery_model::PartitionKey::parse("[\"k0\"]").unwrap()),
             precondition: orrery_model::etag::Precondition::None,
+            directive: IndexingDirective::Default,
             verb: ItemVerb::Read {
                 item: orrery_node::api::ItemSelector::Id("0".to_owned()),
             },

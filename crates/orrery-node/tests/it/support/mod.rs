@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::json::{self, Value};
-use orrery_model::{PartitionKey, Timestamp};
+use orrery_model::{IndexingDirective, PartitionKey, Timestamp};
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{
     BatchOperation, BatchStep, Consistency, ContainerRef, Feed, FeedTarget, ItemBody, ItemOperation, ItemSelector,
@@ -106,6 +106,7 @@ impl World {
             container: container(),
             partition_key,
             precondition,
+            directive: IndexingDirective::Default,
             verb,
         }))
         .await
@@ -129,6 +130,7 @@ impl World {
         let steps = steps.into_iter().map(|verb| BatchStep {
             partition_key: None,
             precondition: Precondition::None,
+            directive: IndexingDirective::Default,
             verb,
         });
         let operation = BatchOperation {

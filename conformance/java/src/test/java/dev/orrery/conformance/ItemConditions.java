@@ -12,6 +12,8 @@ import com.azure.cosmos.models.CosmosItemRequestOptions;
 import com.azure.cosmos.models.CosmosItemResponse;
 import com.azure.cosmos.models.CosmosPatchItemRequestOptions;
 import com.azure.cosmos.models.CosmosPatchOperations;
+import com.azure.cosmos.models.CosmosQueryRequestOptions;
+import com.azure.cosmos.models.IndexingDirective;
 import com.azure.cosmos.models.UniqueKey;
 import com.azure.cosmos.models.UniqueKeyPolicy;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -170,5 +172,22 @@ class ItemConditions extends Scene {
         create(container, A, item("default", "a"));
         eventually("the expiry", () -> isGone(container, A, "default"));
         shows(read(container, A, "always"), "ttl", "-1");
+    }
+
+    @Test
+    @DisplayName("item-not-indexed")
+    void notIndexed() {
+        CosmosContainer container = container(properties -> {});
+        create(container, A, item("{'id':'1','pk':'a','n':5}"));
+        CosmosItemRequestOptions hidden = new CosmosItemRequestOptions().setIndexingDirective(IndexingDirective.EXCLUDE);
+        container.createItem(item("{'id':'2','pk':'a','n':5}"), A, hidden);
+        List<String> found = container
+                .queryItems(
+                        "SELECT VALUE c.id FROM c WHERE c.n = 5 ORDER BY c.id",
+                        new CosmosQueryRequestOptions().setPartitionKey(A),
+                        String.class)
+                .stream()
+                .toList();
+        assertEquals(List.of("1", "2"), found);
     }
 }
