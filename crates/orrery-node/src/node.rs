@@ -25,6 +25,7 @@ use crate::meters::Meters;
 use crate::partition::Partition;
 use crate::query::{self, ItemQuery, QueryCache, QueryLoad};
 use crate::tasks::Tasks;
+use crate::throttle::SharedPools;
 use crate::{authorize, batch, change_feed, feed, items, metadata, purge, ranges, recovery, reindex, reshard};
 
 /// What a node is told when it starts. Plain values; parts with behaviour are arguments of [`Node::start`].
@@ -67,6 +68,7 @@ pub struct Node {
     /// Splits and merges that somebody is at.
     pub(crate) resharding: reshard::AtWork,
     pub(crate) meters: Meters,
+    pub(crate) shared_pools: SharedPools,
     events: Events,
     /// Readers of change feeds that may wait at a time.
     pub(crate) feed_waiters: Semaphore,
@@ -128,6 +130,7 @@ impl Node {
             control,
             tasks: Tasks::default(),
             meters: Meters::default(),
+            shared_pools: SharedPools::default(),
             events,
             feed_waiters: Semaphore::new(change_feed::WAITERS_MAX),
             duty,

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
 use orrery_model::log::{Opened, Operation as LogOperation};
-use orrery_model::{Epoch, Error, LogId, Result, Status};
+use orrery_model::{Epoch, Error, LogId, ResourceId, Result, Status};
 use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Role, StorageError};
@@ -201,16 +201,21 @@ impl Node {
         }
     }
 
-    /// Sets every partition's share of its container's throughput.
+    /// Sets every partition's share of its container's throughput, or has it draw on what its database has for all.
     pub(crate) fn set_throttles(&self, container: &ContainerEntry) {
         if !self.settings.enforce_throughput {
             return;
         }
-        let throughput = self.control.catalogue().throughput_of(&container.rid);
-        let share = throughput.map_or(0, |throughput| throughput.peak() / container.ranges.len().max(1) as u32);
-        for range in &container.ranges {
-            if let Ok(partition) = self.partition(range) {
-                partition.throttle.set_rate(share);
+        let catalogue = self.control.catalogue();
+        let peak_of = |target: &ResourceId| catalogue.offer_of(target).map(|(_, offer)| offer.throughput.peak());
+        let database = container.rid.database_part();
+        let (own, shared) = (peak_of(&container.rid), peak_of(&database));
+        let n_partitions = u32::try_from(container.ranges.len().max(1)).unwrap_or(u32::MAX);
+        for partition in container.ranges.iter().filter_map(|range| self.partition(range).ok()) {
+            match (own, shared) {
+                (Some(own), _) => partition.throttle.set_rate(own / n_partitions),
+                (None, Some(shared)) => partition.throttle.share(self.shared_pools.of(&database, shared)),
+                (None, None) => partition.throttle.lift(),
             }
         }
     }

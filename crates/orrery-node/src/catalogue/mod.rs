@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use orrery_model::offer::Throughput;
 use orrery_model::{ContainerDefinition, EpkRange, Error, LogId, Lsn, PartitionId, ResourceId, Result, Status};
 use orrery_partition::draft::Identity;
 
@@ -269,13 +268,6 @@ impl Catalogue {
         let mut offers: Vec<_> = self.offers.iter().collect();
         offers.sort_by_key(|(_, offer)| offer.sequence);
         offers
-    }
-
-    /// Throughput a container may use: its own, or its database's.
-    pub fn throughput_of(&self, container: &ResourceId) -> Option<Throughput> {
-        let database = container.database_part();
-        let own = self.offer_of(container).or_else(|| self.offer_of(&database));
-        own.map(|(_, offer)| offer.throughput)
     }
 }
 

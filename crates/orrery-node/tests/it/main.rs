@@ -18,3 +18,4 @@ mod regions;
 mod reopening;
 mod resharding;
 mod snapshots;
+mod throughput;
