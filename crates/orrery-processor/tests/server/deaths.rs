@@ -54,6 +54,7 @@ async fn leases_are_taken_over_although_every_look_at_them_takes_longer_than_the
     let mut victim = scene.started("victim").await;
     let other = scene.started("other").await;
     scene.until_shares(&[("other", 1), ("victim", 1)]).await;
+    until("the other one has begun", || other.printed("LeaseAcquired")).await;
     let (n_acquired, n_released) = (other.n_printed("LeaseAcquired"), other.n_printed("LeaseReleased"));
     let before = scene.requests("query_items");
     scene.add_fault(&json!({"operation": "query_items", "container": "leases", "delayMs": 3000}));
