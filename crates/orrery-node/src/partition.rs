@@ -61,6 +61,7 @@ pub enum Commitment {
 
 /// A message to the writer.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all jobs are commands")]
 pub enum Job {
     Command {
         command: Command,

@@ -314,12 +314,11 @@ impl Writer<'_> {
         } else {
             Effect::Created
         };
-        let is_indexed = self.context.definition.index_rules().covers(self.step.directive);
-        let charge = Charge::write(
-            body.len(),
-            is_indexed.then(|| project::n_leaves(&draft.value)).unwrap_or_default(),
-            1 + u64::from(before.is_some()),
-        );
+        let n_indexed = match self.context.definition.index_rules().covers(self.step.directive) {
+            true => project::n_leaves(&draft.value),
+            false => 0,
+        };
+        let charge = Charge::write(body.len(), n_indexed, 1 + u64::from(before.is_some()));
         let outcome = StepOutcome {
             effect,
             etag: Some(etag),
