@@ -334,3 +334,60 @@ async fn a_restart_goes_on_with_a_return() {
     assert_eq!(conflicts(&regions.writer()).await.len(), 5);
     regions.all_equal().await;
 }
+
+async fn delete(world: &World, n: usize) {
+    let verb = ItemVerb::Delete {
+        item: ItemSelector::Id(n.to_string()),
+    };
+    world.item(&document(n).0, verb).await.unwrap();
+}
+
+#[tokio::test]
+async fn deletions_of_a_partition_that_only_a_lost_region_has_split_are_kept() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..10).await;
+    regions.all_equal().await;
+    regions.set_links(&cut());
+    let west = regions.writer();
+    delete(&west, 1).await;
+    fill(&west, 10..12).await;
+    west.node.split("db", "c", 0).await.unwrap();
+    delete(&west, 2).await;
+    // What nobody else ever had is nobody else's loss.
+    delete(&west, 10).await;
+    regions.fleet.clone().take_offline(WEST).await.unwrap();
+    regions.set_links(&LinkSettings::default());
+    fill(&regions.writer(), 20..25).await;
+    regions.fleet.clone().take_online(WEST).await.unwrap();
+    let kept = conflicts(&regions.writer()).await;
+    let mut told: Vec<(String, String)> = kept
+        .iter()
+        .map(|one| {
+            let content = orrery_model::json::parse_value(text(one, "content").as_bytes()).unwrap();
+            (text(one, "operationType").to_owned(), text(&content, "id").to_owned())
+        })
+        .collect();
+    told.sort();
+    let expected = [("create", "11"), ("delete", "1"), ("delete", "2")];
+    assert_eq!(told, expected.map(|(kind, id)| (kind.to_owned(), id.to_owned())));
+    regions.all_equal().await;
+    assert_eq!(
+        contents(&regions.writer()).await.len(),
+        15,
+        "they are there until somebody decides"
+    );
+}
+
+#[tokio::test]
+async fn a_loss_names_the_databases_and_containers_that_only_the_lost_region_knew() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    regions.set_links(&cut());
+    let west = regions.writer();
+    west.create_container("young", "").await.unwrap();
+    west.create_database("alone").await;
+    let loss = regions.fleet.clone().take_offline(WEST).await.unwrap();
+    let expected = [("alone".to_owned(), None), ("db".to_owned(), Some("young".to_owned()))];
+    assert_eq!(loss.known_alone, expected);
+}
