@@ -236,7 +236,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    fn lost_deletion(&self, range: &RangeEntry, (number, item): &(u64, StoredItem)) -> Lost {
+    fn lost_deletion(&self, range: &RangeEntry, Gone { number, item }: &Gone) -> Lost {
         let mut id = Object::new();
         id.insert("id", Value::String(String::from_utf8_lossy(&item.id).into_owned()));
         Lost {
@@ -352,6 +352,12 @@ impl Fleet {
     }
 }
 
+/// An item that one view has and another has no more.
+struct Gone {
+    number: u64,
+    item: StoredItem,
+}
+
 /// Two views of the same part of a container.
 struct Comparison {
     theirs: Arc<dyn Snapshot>,
@@ -365,7 +371,7 @@ struct Comparison {
 
 impl Comparison {
     /// The next items that only the other view has, after a key, and the key up to which these are all.
-    fn missing_after(&self, from: Option<Bytes>) -> Result<(Vec<(u64, StoredItem)>, Option<Bytes>)> {
+    fn missing_after(&self, from: Option<Bytes>) -> Result<(Vec<Gone>, Option<Bytes>)> {
         let form = EpkForm::of(self.definition.partition_key());
         let (first, bound) = keys::bounds(KeySpace::Item);
         let start = match &from {
@@ -389,7 +395,7 @@ impl Comparison {
             // What has expired was purged by nobody's wish.
             let is_older = item.lsn <= self.end && !is_expired(&self.definition, &item, self.now);
             if is_older && self.own.get(&key).map_err(unreadable)?.is_none() {
-                missing.push((number, item));
+                missing.push(Gone { number, item });
             }
         }
         Ok((missing, last.filter(|_| n_seen == COMPARED_MAX)))
