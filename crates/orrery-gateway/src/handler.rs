@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use orrery_model::Error;
 use orrery_node::account::{Account, AccountKeys, KeyKind};
-use orrery_node::admin::{PartitionInfo, SnapshotInfo};
+use orrery_node::admin::{PartitionInfo, Phase, SnapshotInfo};
 use orrery_node::events::Events;
-use orrery_node::geo::fleet::{LinkInfo, Loss, Outage};
+use orrery_node::geo::fleet::{Distance, LinkInfo, Loss, Outage, Place};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::report::RegionInfo;
 use orrery_node::geo::topology::RegionState;
@@ -55,9 +55,22 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
         self.account().regions.first().cloned()
     }
 
-    /// Whether requests are answered here at all.
-    fn presence(&self) -> Presence {
+    /// Whether requests are answered here at all, and how long that takes a client of this name.
+    fn presence(&self, _client: Option<&str>) -> Presence {
         Presence::Here
+    }
+
+    /// Completes when connections are refused here, or taken.
+    fn door_is(&self, shut: bool) -> BoxFuture<'_, ()> {
+        match shut {
+            true => Box::pin(std::future::pending()),
+            false => Box::pin(std::future::ready(())),
+        }
+    }
+
+    /// The regions that a client hears of who asks now, if they are not those of the account.
+    fn outdated_regions(&self) -> Option<Vec<String>> {
+        None
     }
 
     /// What happens behind this handler, and where the gateway tells what happens in front of it.
@@ -74,8 +87,12 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
 #[derive(Debug)]
 pub enum Presence {
     Here,
+    /// They are answered, and there and back takes so long.
+    Far(Duration),
     /// They are never answered.
     Hanging,
+    /// Their connections are closed.
+    Closing,
     /// They are all refused.
     Absent(Error),
     /// They are refused in the way that makes a client look for the account in its other regions.
@@ -98,6 +115,18 @@ pub enum Command {
         database: String,
         container: String,
         partitions: (u32, u32),
+    },
+    /// Splits one partition, or merges two, led by hand from phase to phase.
+    BeginByHand {
+        database: String,
+        container: String,
+        partitions: Vec<u32>,
+    },
+    /// Leads a split or merge to its next phase.
+    Advance {
+        database: String,
+        container: String,
+        partition: u32,
     },
     Snapshots,
     SaveSnapshot {
@@ -156,11 +185,36 @@ pub enum RegionCommand {
         region: String,
         outage: Option<Outage>,
     },
+    /// Says how far clients are from a region.
+    Distance {
+        region: String,
+        distance: Distance,
+    },
+    /// Everything that is simulated.
+    Simulation,
+    /// Lets clients hear of old regions for so long after each change.
+    Flapping {
+        lasts: Duration,
+    },
     Links,
     SetLink {
         from: String,
         to: String,
         settings: LinkSettings,
+    },
+    /// Holds up one partition on a link, or no longer.
+    PausePartition {
+        from: String,
+        to: String,
+        partition: Place,
+        paused: bool,
+    },
+    /// Lets transactions pass a paused link: of one partition, or whichever come first.
+    Step {
+        from: String,
+        to: String,
+        partition: Option<Place>,
+        n_transactions: u64,
     },
 }
 
@@ -169,11 +223,18 @@ pub enum RegionCommand {
 pub enum Answer {
     Done,
     Partitions(Vec<PartitionInfo>),
+    /// To which a split or merge has come.
+    Phase(Phase),
     Snapshots(Vec<SnapshotInfo>),
     /// A key has been replaced by this one.
     Key(Vec<u8>),
     Regions(Vec<RegionInfo>),
     Links(Vec<LinkInfo>),
+    Simulation {
+        regions: Vec<RegionInfo>,
+        links: Vec<LinkInfo>,
+        flapping: Duration,
+    },
     /// What was lost, by partition.
     Loss(Loss),
     /// A region serves again; so many versions that only it had could not be kept.
@@ -232,6 +293,16 @@ pub async fn administer(node: &Arc<Node>, command: Command) -> Result<Answer, Er
             container,
             partitions,
         } => Answer::Partitions(node.merge(&database, &container, partitions).await?),
+        Command::BeginByHand {
+            database,
+            container,
+            partitions,
+        } => Answer::Phase(node.begin_by_hand(&database, &container, &partitions).await?),
+        Command::Advance {
+            database,
+            container,
+            partition,
+        } => Answer::Phase(node.advance(&database, &container, partition).await?),
         Command::Snapshots => Answer::Snapshots(node.snapshots()),
         Command::SaveSnapshot { name } => Answer::Snapshots(vec![node.save_snapshot(&name).await?]),
         Command::RestoreSnapshot { name } => Answer::Snapshots(vec![node.restore_snapshot(&name).await?]),
@@ -255,6 +326,7 @@ fn only_region(node: &Node) -> Vec<RegionInfo> {
         clock_skew_ms: 0,
         left_out: false,
         outage: None,
+        distances: Vec::new(),
     };
     account.regions.iter().take(1).map(region).collect()
 }

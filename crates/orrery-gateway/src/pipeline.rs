@@ -168,6 +168,11 @@ impl Pipeline {
         &self.stopping
     }
 
+    /// Completes when connections are refused, or taken.
+    pub(crate) async fn door_is(&self, shut: bool) {
+        self.parts.handler.door_is(shut).await;
+    }
+
     /// A place to listen to events, unless all are taken.
     pub(crate) fn listening_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.listeners).try_acquire_owned().ok()

@@ -4,12 +4,14 @@
 //! region is down, and passes data requests to the region that takes writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orrery_model::{Error, Status};
 use orrery_node::account::{Account, AccountKeys};
 use orrery_node::events::Events;
 use orrery_node::geo::failover::AcceptLoss;
 use orrery_node::geo::fleet::{Fleet, Outage};
+use orrery_node::geo::front::Front;
 use orrery_node::geo::topology::RegionId;
 use orrery_node::meters::Measure;
 use orrery_node::{Failure, Node, Reply, Request};
@@ -50,8 +52,8 @@ impl RegionHandler {
         // The account is known at the global endpoint whatever is down; the region behind it may be.
         match self.fleet.outage(self.fleet.topology().writer().id) {
             Some(Outage::Hanging) => Ok(None),
-            Some(Outage::Unavailable) => Err(unavailable()),
-            None => Ok(Some(self.fleet.writer())),
+            Some(Outage::Unavailable | Outage::Refusing | Outage::Killed) => Err(unavailable()),
+            Some(Outage::Slow(_)) | None => Ok(Some(self.fleet.writer())),
         }
     }
 
@@ -101,7 +103,24 @@ impl RegionHandler {
                 Answer::Regions(fleet.regions())
             }
             RegionCommand::Outage { region, outage } => {
-                fleet.set_outage(&region, outage)?;
+                match outage {
+                    Some(Outage::Killed) => Arc::clone(fleet).kill(&region).await?,
+                    Some(outage) => fleet.set_outage(&region, Some(outage))?,
+                    None => Arc::clone(fleet).start_again(&region).await?,
+                }
+                Answer::Done
+            }
+            RegionCommand::Distance { region, distance } => {
+                fleet.set_distance(&region, distance)?;
+                Answer::Regions(fleet.regions())
+            }
+            RegionCommand::Simulation => Answer::Simulation {
+                regions: fleet.regions(),
+                links: fleet.links(),
+                flapping: fleet.flapping_lasts(),
+            },
+            RegionCommand::Flapping { lasts } => {
+                fleet.set_flapping(lasts);
                 Answer::Done
             }
             RegionCommand::Links => Answer::Links(fleet.links()),
@@ -109,7 +128,37 @@ impl RegionHandler {
                 fleet.set_link(&from, &to, settings)?;
                 Answer::Links(fleet.links())
             }
+            RegionCommand::PausePartition {
+                from,
+                to,
+                partition,
+                paused,
+            } => {
+                fleet.pause_partition(&from, &to, partition, paused)?;
+                Answer::Links(fleet.links())
+            }
+            RegionCommand::Step {
+                from,
+                to,
+                partition,
+                n_transactions,
+            } => {
+                fleet.step(&from, &to, partition, n_transactions)?;
+                Answer::Links(fleet.links())
+            }
         })
+    }
+
+    /// A region that answers may still be far away.
+    fn presence_of(&self, region: RegionId, client: Option<&str>) -> Presence {
+        let front = self.fleet.front(region).unwrap_or_default();
+        match front.outage {
+            Some(Outage::Hanging) => Presence::Hanging,
+            Some(Outage::Unavailable) => Presence::Absent(unavailable()),
+            Some(Outage::Refusing | Outage::Killed) => Presence::Closing,
+            Some(Outage::Slow(_)) | None if !self.fleet.is_online(region) => Presence::Retired,
+            Some(Outage::Slow(_)) | None => near_or_far(&front, client),
+        }
     }
 }
 
@@ -143,16 +192,27 @@ impl Handler for RegionHandler {
         self.fleet.name_of(region)
     }
 
-    fn presence(&self) -> Presence {
-        let Some(region) = self.region else {
-            return Presence::Here;
-        };
-        match self.fleet.outage(region) {
-            Some(Outage::Hanging) => Presence::Hanging,
-            Some(Outage::Unavailable) => Presence::Absent(unavailable()),
-            None if self.fleet.is_online(region) => Presence::Here,
-            None => Presence::Retired,
+    fn presence(&self, client: Option<&str>) -> Presence {
+        if let Some(region) = self.region {
+            return self.presence_of(region, client);
         }
+        // Whoever is down, the account is known here; the distance is that of the region behind it.
+        match self.fleet.front(self.fleet.topology().writer().id) {
+            Some(front) => near_or_far(&front, client),
+            None => Presence::Here,
+        }
+    }
+
+    fn door_is(&self, shut: bool) -> BoxFuture<'_, ()> {
+        match self.region {
+            Some(region) => Box::pin(self.fleet.door_is(region, shut)),
+            None if shut => Box::pin(std::future::pending()),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
+
+    fn outdated_regions(&self) -> Option<Vec<String>> {
+        self.fleet.outdated_regions()
     }
 
     fn events(&self) -> &Events {
@@ -167,6 +227,13 @@ impl Handler for RegionHandler {
 
     fn keys(&self) -> Arc<AccountKeys> {
         self.node().keys()
+    }
+}
+
+fn near_or_far(front: &Front, client: Option<&str>) -> Presence {
+    match front.delay(client) {
+        Duration::ZERO => Presence::Here,
+        delay => Presence::Far(delay),
     }
 }
 

@@ -88,19 +88,56 @@ struct Door {
 }
 
 impl Door {
-    async fn accept(self, listener: TcpListener) {
+    /// Accepts until the server stops. While connections are to be refused there is no listener, and nothing that it has accepted.
+    async fn accept(self, mut listener: TcpListener) {
         let stopping = self.tasks.stopping.clone();
+        loop {
+            let tasks = Tasks {
+                aborting: self.tasks.aborting.child_token(),
+                ..self.tasks.clone()
+            };
+            tokio::select! {
+                // Whatever has been accepted is a task of its own.
+                () = self.accept_from(&listener, &tasks) => {}
+                () = self.pipeline.door_is(true) => {}
+                () = stopping.cancelled() => return,
+            }
+            tasks.aborting.cancel();
+            tokio::select! {
+                // A port that is not listened at again goes back to the system.
+                again = self.keep_shut(listener) => match again {
+                    Ok(again) => listener = again,
+                    Err(error) => return tracing::error!(%error, "an endpoint cannot be opened again"),
+                },
+                () = stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// Refuses connections until they are to be taken again. The port stays ours: it is bound, and nobody listens.
+    async fn keep_shut(&self, listener: TcpListener) -> io::Result<TcpListener> {
+        let address = listener.local_addr()?;
+        drop(listener);
+        let bound = loop {
+            match reserve(address) {
+                Ok(bound) => break bound,
+                // Somebody was given it in between, and gives it back.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(error) => return Err(error),
+            }
+        };
+        self.pipeline.door_is(false).await;
+        bound.listen(BACKLOG)
+    }
+
+    async fn accept_from(&self, listener: &TcpListener, tasks: &Tasks) {
         let mut exhausted = false;
         loop {
-            let accepted = tokio::select! {
-                // Cancel-safe: a connection that was not accepted stays with the kernel, a permit goes back.
-                accepted = self.next(&listener) => accepted,
-                () = stopping.cancelled() => return,
-            };
-            match accepted {
+            // Cancel-safe: a connection that was not accepted stays with the kernel, a permit goes back.
+            match self.next(listener).await {
                 Ok((stream, address, slot)) => {
                     exhausted = false;
-                    self.admit(stream, address, slot);
+                    self.admit(stream, address, slot, tasks.clone());
                 }
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
@@ -124,9 +161,8 @@ impl Door {
         Ok((stream, address, slot))
     }
 
-    fn admit(&self, stream: TcpStream, address: SocketAddr, slot: OwnedSemaphorePermit) {
+    fn admit(&self, stream: TcpStream, address: SocketAddr, slot: OwnedSemaphorePermit, tasks: Tasks) {
         let (pipeline, tls) = (Arc::clone(&self.pipeline), self.tls.clone());
-        let tasks = self.tasks.clone();
         self.tasks.spawn(async move {
             let _slot = slot;
             let _counted = pipeline.metrics().connection();
@@ -143,6 +179,11 @@ fn concerns_one_connection(error: &io::Error) -> bool {
 
 /// Binds one address.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    reserve(address)?.listen(BACKLOG)
+}
+
+/// Makes an address ours without listening.
+fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -151,7 +192,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 /// Binds both loopback addresses to one port; 0 picks a port that is free on both. Without IPv6 the first is enough.

@@ -9,6 +9,7 @@ use orrery_partition::state::PartitionState;
 use crate::api::{ContainerRef, Selector};
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::node::Node;
+pub use crate::reshard::phases::Phase;
 use crate::reshard::{self, Divide};
 
 /// A physical partition as it is now.
@@ -74,6 +75,23 @@ impl Node {
     ) -> Result<Vec<PartitionInfo>> {
         let parents = vec![PartitionId(partitions.0), PartitionId(partitions.1)];
         self.reshard(database, container, parents, Divide::IntoOne).await
+    }
+
+    /// Begins to split a partition, or to merge two, and waits for [`Node::advance`] at every phase.
+    pub async fn begin_by_hand(self: &Arc<Node>, database: &str, container: &str, parents: &[u32]) -> Result<Phase> {
+        let entry = self.named(database, container)?;
+        let divide = match parents.len() {
+            1 => Divide::InTwo,
+            _ => Divide::IntoOne,
+        };
+        let parents = parents.iter().map(|parent| PartitionId(*parent)).collect();
+        reshard::run_by_hand(self, &entry.rid, parents, divide).await
+    }
+
+    /// Leads a split or merge to its next phase, which it has come to when this returns.
+    pub async fn advance(&self, database: &str, container: &str, parent: u32) -> Result<Phase> {
+        let entry = self.named(database, container)?;
+        self.by_hand.advance(&entry.rid, PartitionId(parent)).await
     }
 
     async fn reshard(

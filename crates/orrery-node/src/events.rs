@@ -14,12 +14,13 @@ use tokio::sync::broadcast;
 use crate::api::ResourceKind;
 use crate::catalogue::{Catalogue, Record, ReshardRecord};
 use crate::clock::Clock;
+use crate::geo::simulated::Simulated;
 
 /// Events a listener may be behind.
 const QUEUE: usize = 256;
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Rises by one with each event of this process.
     pub sequence: u64,
@@ -27,7 +28,7 @@ pub struct Event {
     pub happening: Happening,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     Created(Named),
     Replaced(Named),
@@ -73,6 +74,8 @@ pub enum Happening {
         rule: u64,
         operation: String,
     },
+    /// Somebody has changed the simulated world.
+    Simulated(Simulated),
 }
 
 /// A resource of the catalogue by its names, from the outside in.
@@ -115,7 +118,7 @@ struct Shared {
 pub struct Listener(broadcast::Receiver<Event>);
 
 /// What a listener gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
     Event(Event),
     /// This many events were lost because the listener was too slow.

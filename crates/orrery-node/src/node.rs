@@ -67,6 +67,8 @@ pub struct Node {
     pub(crate) changing_role: tokio::sync::Mutex<()>,
     /// Splits and merges that somebody is at.
     pub(crate) resharding: reshard::AtWork,
+    /// Those of them that somebody leads from phase to phase.
+    pub(crate) by_hand: reshard::phases::ByHand,
     pub(crate) meters: Meters,
     pub(crate) shared_pools: SharedPools,
     events: Events,
@@ -141,6 +143,7 @@ impl Node {
             query_cache: QueryCache::default(),
             changing_role: tokio::sync::Mutex::default(),
             resharding: reshard::AtWork::default(),
+            by_hand: reshard::phases::ByHand::default(),
         });
         node.open_all().await?;
         if node.duty.writes() {
@@ -419,14 +422,7 @@ impl Node {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (done, result) = tokio::sync::oneshot::channel();
-        self.tasks.spawn(async move {
-            // The caller may be gone; the work is done all the same.
-            let _ = done.send(work.await);
-        });
-        result
-            .await
-            .map_err(|_| Error::new(Status::INTERNAL, "The operation ended without an answer."))?
+        self.tasks.uncancelled(work).await
     }
 
     /// Runs a client's change of the catalogue. Under strong consistency it is answered once every region that counts has it, a

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use orrery_model::{Error, Result, Status};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,6 +17,26 @@ pub struct Tasks {
 impl Tasks {
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn(task);
+    }
+
+    /// Runs work that must not stop halfway when its caller goes away.
+    pub async fn uncancelled<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (done, result) = tokio::sync::oneshot::channel();
+        self.spawn(async move {
+            // The caller may be gone; the work is done all the same.
+            let _ = done.send(work.await);
+        });
+        result
+            .await
+            .map_err(|_| Error::new(Status::INTERNAL, "The operation ended without an answer."))?
+    }
+
+    /// Asks every task to end, and waits for none.
+    pub fn end(&self) {
+        self.stop.cancel();
     }
 
     /// Completes when the node stops.

@@ -31,8 +31,14 @@ impl<T> Watched<T> {
 
     /// Changes the value, and lets everybody who waits look at it.
     pub fn modify(&self, change: impl FnOnce(&mut T)) {
-        change(&mut self.value.write().unwrap_or_else(PoisonError::into_inner));
+        self.change(change);
+    }
+
+    /// The same, with an answer.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let answer = change(&mut self.value.write().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_waiters();
+        answer
     }
 
     /// Waits until the value is as wanted. Safe to drop.

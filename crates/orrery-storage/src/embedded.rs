@@ -168,6 +168,13 @@ impl EmbeddedStore {
         self.shared.checkpoint().await
     }
 
+    /// Ends at once, as if the process had been killed: nothing is flushed, and the next open finds what the log has. Blocks
+    /// until nobody uses the directory any more.
+    pub fn abandon(&self) {
+        self.shared.queue.push(Command::Stop);
+        self.join();
+    }
+
     fn join(&self) {
         let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
@@ -178,8 +185,7 @@ impl EmbeddedStore {
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        self.shared.queue.push(Command::Stop);
-        self.join();
+        self.abandon();
     }
 }
 

@@ -6,8 +6,8 @@
 //! Invariant: after a failed sync no account writes before it has reopened the store itself, whoever did so first; what it
 //! knows may be older than what the files hold.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 
 use orrery_model::{LogId, Lsn, Position};
 use orrery_partition::storage::{
@@ -26,6 +26,7 @@ pub struct SharedStore {
     reopened: AtomicU64,
     reopening: Mutex<()>,
     n_open: AtomicUsize,
+    parts: std::sync::Mutex<Vec<Weak<Account>>>,
 }
 
 impl SharedStore {
@@ -35,6 +36,7 @@ impl SharedStore {
             reopened: AtomicU64::new(0),
             reopening: Mutex::new(()),
             n_open: AtomicUsize::new(0),
+            parts: std::sync::Mutex::default(),
         })
     }
 
@@ -46,12 +48,30 @@ impl SharedStore {
     /// The part of one account. The store is closed when every part is.
     pub fn account(self: &Arc<Self>, number: u16) -> Arc<dyn Store> {
         self.n_open.fetch_add(1, Ordering::AcqRel);
-        Arc::new(Part(Arc::new(Account {
+        let account = Arc::new(Account {
             store: Arc::clone(self),
             number,
             seen: AtomicU64::new(self.reopened.load(Ordering::Acquire)),
             closed: AtomicBool::new(false),
-        })))
+        });
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.retain(|part| part.strong_count() > 0);
+        parts.push(Arc::downgrade(&account));
+        Arc::new(Part(account))
+    }
+
+    /// Ends an account's part at once: what it has not asked for yet is refused. `true` when no part is left, and whoever made
+    /// the store is to end it as well.
+    pub fn abandon(&self, number: u16) -> bool {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = parts
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|part| part.number == number);
+        own.for_each(|part| {
+            part.leave();
+        });
+        self.n_open.load(Ordering::Acquire) == 0
     }
 }
 
@@ -73,6 +93,12 @@ impl Account {
     /// The id as the account knows it, if the log is its own.
     fn inner(&self, log: LogId) -> Option<LogId> {
         (log.0 >> ACCOUNT_SHIFT == u64::from(self.number)).then_some(LogId(log.0 & ((1 << ACCOUNT_SHIFT) - 1)))
+    }
+
+    /// Takes no part any more; `true` for the last one who does.
+    fn leave(&self) -> bool {
+        let first_time = !self.closed.swap(true, Ordering::AcqRel);
+        first_time && self.store.n_open.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     fn is_behind(&self) -> bool {
@@ -198,11 +224,10 @@ impl Store for Part {
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let first_time = !self.0.closed.swap(true, Ordering::AcqRel);
-            if first_time && self.0.store.n_open.fetch_sub(1, Ordering::AcqRel) == 1 {
-                return self.store().close().await;
+            match self.0.leave() {
+                true => self.store().close().await,
+                false => Ok(()),
             }
-            Ok(())
         })
     }
 }

@@ -12,6 +12,7 @@ mod platform;
 mod position;
 mod progress;
 mod runtime;
+mod scenario;
 mod seed;
 mod table;
 mod topology;
@@ -57,6 +58,9 @@ enum Command {
     /// Regions of a running server and the links between them
     #[command(subcommand)]
     Region(commands::region::RegionCommand),
+    /// What is simulated about a running server, and scenarios
+    #[command(subcommand)]
+    Sim(commands::sim::SimCommand),
     /// Settings for one account per region
     #[command(subcommand)]
     Topology(commands::topology::TopologyCommand),
@@ -89,6 +93,7 @@ fn main() -> std::process::ExitCode {
         Command::Partition(command) => commands::partition::run(&command),
         Command::Sql(flags) => commands::sql::run(&flags),
         Command::Region(command) => commands::region::run(&command),
+        Command::Sim(command) => commands::sim::run(&command),
         Command::Topology(command) => commands::topology::run(&command),
         Command::Import(flags) => commands::import::run(&flags),
         Command::Export(flags) => commands::export::run(&flags),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::simulation;
 use super::stream::{EventSource, EventStream};
 use crate::guard::InRequest;
 
@@ -101,6 +102,10 @@ fn described(happening: &Happening) -> (String, Value) {
         Happening::FaultApplied { rule, operation } => {
             let data = json!({"fault": rule, "operation": operation});
             ("fault-applied".to_owned(), data)
+        }
+        Happening::Simulated(simulated) => {
+            let (name, data) = simulation::moved(simulated);
+            (name.to_owned(), data)
         }
     }
 }

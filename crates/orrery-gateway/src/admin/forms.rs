@@ -6,14 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery_model::{Error, Result};
 use orrery_node::admin::{PartitionInfo, SnapshotInfo};
-use orrery_node::geo::fleet::{LinkInfo, Loss, Outage};
-use orrery_node::geo::link::LinkSettings;
+use orrery_node::geo::fleet::Loss;
 use orrery_node::geo::report::{PartitionLag, RegionInfo};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::simulation;
 use crate::auth::header::percent_decode;
-use crate::handler::{Answer, Command, RegionCommand};
+use crate::handler::{Answer, Command};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +21,9 @@ pub struct SplitForm {
     pub database: String,
     pub container: String,
     pub partition: u32,
+    /// Led by hand from phase to phase.
+    #[serde(default)]
+    pub manual: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +32,17 @@ pub struct MergeForm {
     pub database: String,
     pub container: String,
     pub partitions: [u32; 2],
+    #[serde(default)]
+    pub manual: bool,
+}
+
+/// A split or merge that is led by hand, by one of the partitions it replaces.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdvanceForm {
+    pub database: String,
+    pub container: String,
+    pub partition: u32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,70 +81,6 @@ pub struct AcceptForm {
 #[serde(deny_unknown_fields)]
 pub struct PriorityForm {
     pub regions: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OutageForm {
-    pub mode: String,
-}
-
-impl OutageForm {
-    pub fn outage(&self) -> Result<Outage> {
-        match self.mode.as_str() {
-            "unavailable" => Ok(Outage::Unavailable),
-            "hang" => Ok(Outage::Hanging),
-            _ => Err(Error::bad_request("A region stops in the mode unavailable or hang.")),
-        }
-    }
-}
-
-/// A link, with what it does; whatever is left out is as on a perfect one.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LinkForm {
-    from: String,
-    to: String,
-    #[serde(default)]
-    latency_ms: f64,
-    #[serde(default)]
-    jitter_ms: f64,
-    bytes_per_second: Option<u64>,
-    #[serde(default)]
-    loss: f64,
-    #[serde(default)]
-    cut: bool,
-    #[serde(default)]
-    paused: bool,
-}
-
-/// A link takes at most this long.
-const LINK_MS_MAX: f64 = 600_000.0;
-
-impl LinkForm {
-    pub fn command(self) -> Result<RegionCommand> {
-        let duration = |milliseconds: f64| {
-            (0.0..=LINK_MS_MAX)
-                .contains(&milliseconds)
-                .then(|| Duration::from_secs_f64(milliseconds / 1000.0))
-                .ok_or_else(|| Error::bad_request("A link takes between 0 and 600,000 milliseconds."))
-        };
-        if !(0.0..=1.0).contains(&self.loss) {
-            return Err(Error::bad_request("The loss of a link is a share between 0 and 1."));
-        }
-        Ok(RegionCommand::SetLink {
-            settings: LinkSettings {
-                latency: duration(self.latency_ms)?,
-                jitter: duration(self.jitter_ms)?,
-                bytes_per_second: self.bytes_per_second,
-                loss: self.loss,
-                cut: self.cut,
-                paused: self.paused,
-            },
-            from: self.from,
-            to: self.to,
-        })
-    }
 }
 
 /// `?database=…&container=…`, both or neither.
@@ -183,7 +133,17 @@ pub fn show(answer: &Answer) -> Value {
         Answer::Partitions(partitions) => json!({"partitions": partitions.iter().map(partition).collect::<Vec<_>>()}),
         Answer::Snapshots(snapshots) => json!({"snapshots": snapshots.iter().map(snapshot).collect::<Vec<_>>()}),
         Answer::Regions(regions) => json!({"regions": regions.iter().map(region).collect::<Vec<_>>()}),
-        Answer::Links(links) => json!({"links": links.iter().map(link).collect::<Vec<_>>()}),
+        Answer::Phase(phase) => json!({"phase": phase.name()}),
+        Answer::Links(links) => json!({"links": links.iter().map(simulation::link).collect::<Vec<_>>()}),
+        Answer::Simulation {
+            regions,
+            links,
+            flapping,
+        } => json!({
+            "regions": regions.iter().map(simulation::region).collect::<Vec<_>>(),
+            "links": links.iter().map(simulation::link).collect::<Vec<_>>(),
+            "flappingMs": flapping.as_millis() as u64,
+        }),
         Answer::Loss(loss) => self::loss(loss),
         Answer::Back { regions, n_dropped } => json!({
             "regions": regions.iter().map(region).collect::<Vec<_>>(),
@@ -217,10 +177,9 @@ fn region(info: &RegionInfo) -> Value {
         "lagMs": info.lag.age.as_millis() as u64,
         "clockSkewMs": info.clock_skew_ms,
         "inQuorum": !info.left_out,
-        "outage": info.outage.map(|outage| match outage {
-            Outage::Unavailable => "unavailable",
-            Outage::Hanging => "hang",
-        }),
+        "outage": info.outage.map(simulation::outage_name),
+        "outageDelayMs": info.outage.and_then(simulation::outage_delay_ms),
+        "clients": info.distances.iter().map(simulation::distance).collect::<Vec<_>>(),
         "partitions": info.partitions.iter().map(partition_lag).collect::<Vec<_>>(),
     })
 }
@@ -241,6 +200,9 @@ fn loss(loss: &Loss) -> Value {
     json!({
         "lostTransactions": loss.uncounted.is_empty().then(|| loss.n_transactions()),
         "partitions": partitions.collect::<Vec<_>>(),
+        "knownAlone": loss.known_alone.iter().map(|(database, container)| {
+            json!({"database": database, "container": container})
+        }).collect::<Vec<_>>(),
         "unopenedPartitions": loss.n_unopened,
     })
 }
@@ -252,20 +214,6 @@ fn partition_lag(info: &PartitionLag) -> Value {
         "partition": info.partition.0,
         "lagTransactions": info.lag.transactions,
         "lagMs": info.lag.age.as_millis() as u64,
-    })
-}
-
-fn link(info: &LinkInfo) -> Value {
-    let LinkInfo { from, to, settings } = info;
-    json!({
-        "from": from,
-        "to": to,
-        "latencyMs": settings.latency.as_secs_f64() * 1000.0,
-        "jitterMs": settings.jitter.as_secs_f64() * 1000.0,
-        "bytesPerSecond": settings.bytes_per_second,
-        "loss": settings.loss,
-        "cut": settings.cut,
-        "paused": settings.paused,
     })
 }
 

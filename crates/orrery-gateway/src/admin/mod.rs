@@ -6,6 +6,7 @@
 mod events;
 mod feed;
 mod forms;
+mod simulation;
 mod stream;
 mod v1;
 

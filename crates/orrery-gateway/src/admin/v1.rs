@@ -8,14 +8,15 @@ use orrery_model::{Error, Result, Status};
 use orrery_node::Clock as _;
 use orrery_node::account::KeyKind;
 use orrery_node::api::ChangeFeedRead;
+use orrery_node::geo::fleet::Outage;
 use orrery_node::geo::topology::is_same_region;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::forms::{
-    self, AcceptForm, ClockForm, LinkForm, MergeForm, OutageForm, PriorityForm, RegionForm, SkewForm, SnapshotForm,
-    SplitForm,
+    self, AcceptForm, AdvanceForm, ClockForm, MergeForm, PriorityForm, RegionForm, SkewForm, SnapshotForm, SplitForm,
 };
+use super::simulation::{DistanceForm, FlappingForm, LinkForm, OutageForm, PauseForm, StepForm};
 use super::{OPERATION, authorize, events, feed, respond, text, unknown_path};
 use crate::connection::Peer;
 use crate::faults::FaultRule;
@@ -98,6 +99,7 @@ impl Call<'_> {
             ("GET", ["partitions"]) => self.run(forms::partitions_wanted(self.query.as_deref())?).await,
             ("POST", ["partitions", "split"]) => self.run(self.form::<SplitForm>()?.into()).await,
             ("POST", ["partitions", "merge"]) => self.run(self.form::<MergeForm>()?.into()).await,
+            ("POST", ["partitions", "advance"]) => self.run(self.form::<AdvanceForm>()?.into()).await,
             ("GET", ["snapshots"]) => self.run(Command::Snapshots).await,
             ("POST", ["snapshots"]) => {
                 let name = snapshot_name(&self.form::<SnapshotForm>()?.name)?;
@@ -118,9 +120,10 @@ impl Call<'_> {
             }
             ("GET" | "POST" | "DELETE", ["faults", rest @ ..]) => self.faults(method, rest),
             ("POST", ["keys", kind, "rotate"]) => self.run(Command::RotateKey(key_kind(kind)?)).await,
-            ("GET" | "POST" | "DELETE", ["regions" | "failover", ..]) | ("GET" | "PUT", ["links"]) => {
-                self.run(Command::Regions(self.region_command(method, path)?)).await
-            }
+            ("GET" | "POST" | "DELETE", ["regions" | "failover", ..])
+            | ("GET" | "PUT", ["links"])
+            | ("POST", ["links", "pause" | "step"])
+            | ("GET", ["simulation"]) => self.run(Command::Regions(self.region_command(method, path)?)).await,
             ("GET", ["clock"]) => self.clock(None),
             ("PUT", ["clock"]) => self.clock(Some(self.form::<ClockForm>()?.offset_ms)),
             _ => Err(unknown_path()),
@@ -162,9 +165,14 @@ impl Call<'_> {
             ("POST", ["regions", "priority"]) => RegionCommand::Prioritize {
                 regions: self.form::<PriorityForm>()?.regions,
             },
-            ("POST", ["regions", region, "stop"]) => RegionCommand::Outage {
+            ("POST", ["regions", "flapping"]) => {
+                self.check_development()?;
+                self.form::<FlappingForm>()?.command()?
+            }
+            ("POST", ["regions", region, "stop"]) => self.stop(named(region)?)?,
+            ("POST", ["regions", region, "clients"]) => RegionCommand::Distance {
                 region: named(region)?,
-                outage: Some(self.form::<OutageForm>()?.outage()?),
+                distance: self.form::<DistanceForm>()?.distance()?,
             },
             ("POST", ["regions", region, "start"]) => RegionCommand::Outage {
                 region: named(region)?,
@@ -172,8 +180,30 @@ impl Call<'_> {
             },
             ("GET", ["links"]) => RegionCommand::Links,
             ("PUT", ["links"]) => self.form::<LinkForm>()?.command()?,
+            ("POST", ["links", "pause"]) => self.form::<PauseForm>()?.command(),
+            ("POST", ["links", "step"]) => self.form::<StepForm>()?.command()?,
+            ("GET", ["simulation"]) => RegionCommand::Simulation,
             _ => return Err(unknown_path()),
         })
+    }
+
+    /// Stopping an endpoint can be undone; killing a region is for development.
+    fn stop(&self, region: String) -> Result<RegionCommand> {
+        let outage = self.form::<OutageForm>()?.outage()?;
+        if outage == Outage::Killed {
+            self.check_development()?;
+        }
+        Ok(RegionCommand::Outage {
+            region,
+            outage: Some(outage),
+        })
+    }
+
+    fn check_development(&self) -> Result<()> {
+        match self.pipeline.settings().development {
+            true => Ok(()),
+            false => Err(Error::new(Status::FORBIDDEN, "This is possible in development only.")),
+        }
     }
 
     fn faults(&self, method: &Method, path: &[&str]) -> Result<(StatusCode, Value)> {
@@ -260,7 +290,24 @@ fn key_kind(text: &str) -> Result<KeyKind> {
 
 impl From<SplitForm> for Command {
     fn from(form: SplitForm) -> Command {
+        if form.manual {
+            return Command::BeginByHand {
+                database: form.database,
+                container: form.container,
+                partitions: vec![form.partition],
+            };
+        }
         Command::Split {
+            database: form.database,
+            container: form.container,
+            partition: form.partition,
+        }
+    }
+}
+
+impl From<AdvanceForm> for Command {
+    fn from(form: AdvanceForm) -> Command {
+        Command::Advance {
             database: form.database,
             container: form.container,
             partition: form.partition,
@@ -270,6 +317,13 @@ impl From<SplitForm> for Command {
 
 impl From<MergeForm> for Command {
     fn from(form: MergeForm) -> Command {
+        if form.manual {
+            return Command::BeginByHand {
+                database: form.database,
+                container: form.container,
+                partitions: form.partitions.to_vec(),
+            };
+        }
         let [first, second] = form.partitions;
         Command::Merge {
             database: form.database,

@@ -1,8 +1,12 @@
 //! A request of the data plane: databases, containers, items and what belongs to them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::{Method, request};
 use orrery_model::{Error, Result, Status};
 use orrery_node::Request;
+use orrery_node::account::Account;
 use orrery_node::api::{Principal, ResourceKind, Selector};
 use orrery_node::events::Happening;
 use tracing::Span;
@@ -14,15 +18,35 @@ use crate::faults::{Effect, Fault, Subject};
 use crate::handler::{Handler, Presence};
 use crate::permissions::TokenIssue;
 use crate::relay::{Carried, Original, Relay};
+use crate::wire::headers::names;
 use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
 
-/// Answers a request, or says why it is refused before it reaches the handler.
+/// Answers a request as far as whoever stands behind is there.
 pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Result<Answered> {
-    let handler = &pipeline.parts().handler;
-    let presence = handler.presence();
-    if let Presence::Hanging = presence {
-        return std::future::pending().await;
+    let client = request.headers.get(&names::CLIENT).and_then(|name| name.to_str().ok());
+    match pipeline.parts().handler.presence(client) {
+        Presence::Hanging => std::future::pending().await,
+        Presence::Closing => {
+            request.peer.drop_connection.cancel();
+            // The connection is dropped around this future.
+            std::future::pending().await
+        }
+        Presence::Far(round_trip) => Box::pin(answer_from_afar(pipeline, request, round_trip / 2)).await,
+        presence => answer_at_once(pipeline, presence, request).await,
     }
+}
+
+/// Takes its time on the way there, and on the way back: whoever gives up meanwhile does not know what has happened.
+async fn answer_from_afar(pipeline: &Pipeline, request: Incomplete<'_>, one_way: Duration) -> Result<Answered> {
+    tokio::time::sleep(one_way).await;
+    let answered = answer_at_once(pipeline, Presence::Here, request).await;
+    tokio::time::sleep(one_way).await;
+    answered
+}
+
+/// Answers a request, or says why it is refused before it reaches the handler.
+async fn answer_at_once(pipeline: &Pipeline, presence: Presence, request: Incomplete<'_>) -> Result<Answered> {
+    let handler = &pipeline.parts().handler;
     let known = identify(pipeline, presence, &request);
     let (route, principal) = known.inspect_err(|_| leave_unread(request.peer, &request.body))?;
     let Incomplete {
@@ -49,7 +73,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         };
         (relay, original)
     });
-    let names = Names::of(pipeline, &route, span);
+    let named = Names::of(pipeline, &route, span);
     let account = handler.account();
     let Decoded {
         operation,
@@ -57,7 +81,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
         form,
         name,
     } = wire::decode(route, &head.method, headers, whole.bytes.clone(), account.consistency)?;
-    let fault = names.fault(pipeline, &head.method, name);
+    let fault = named.fault(pipeline, &head.method, name);
     span.record("operation", name);
     let tokens = TokenIssue::for_operation(&operation, headers)?;
     let request = Request {
@@ -99,7 +123,7 @@ pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Resu
 /// What a request is about, and who sent it.
 fn identify<'a>(pipeline: &Pipeline, presence: Presence, request: &Incomplete<'a>) -> Result<(Route<'a>, Principal)> {
     match presence {
-        Presence::Here | Presence::Hanging => {}
+        Presence::Here | Presence::Far(_) | Presence::Hanging | Presence::Closing => {}
         Presence::Absent(error) => return Err(error),
         Presence::Retired => return Err(retired(request.head)),
     }
@@ -125,7 +149,13 @@ async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activi
     {
         return Answered::new(NAME, wire::refuse(activity_id, error));
     }
-    let account = pipeline.parts().handler.account();
+    let mut account = pipeline.parts().handler.account();
+    if let Some(regions) = pipeline.parts().handler.outdated_regions() {
+        account = Arc::new(Account {
+            regions,
+            ..Account::clone(&account)
+        });
+    }
     let locations = pipeline.parts().addresses.locations(&account, head, peer.tls);
     let document = wire::account::document(&account, &locations);
     Answered::new(NAME, wire::encode_account(activity_id, document))

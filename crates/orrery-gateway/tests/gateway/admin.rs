@@ -3,9 +3,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Request;
-use orrery_gateway::handler::Command;
+use orrery_gateway::handler::{Command, RegionCommand};
 use orrery_gateway::{Parts, Settings};
 use orrery_node::account::KeyKind;
+use orrery_node::geo::fleet::{Outage, Place};
 use orrery_node::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -88,6 +89,24 @@ async fn commands_reach_the_handler_as_they_were_asked() {
             r#"{"database":"d","container":"c","partitions":[1,2]}"#,
             200,
         ),
+        (
+            "POST",
+            "/_orrery/v1/regions/x/stop",
+            r#"{"mode":"slow","delayMs":20}"#,
+            200,
+        ),
+        (
+            "POST",
+            "/_orrery/v1/links/step",
+            r#"{"from":"a","to":"b","transactions":4,"database":"d","container":"c","partition":1}"#,
+            200,
+        ),
+        (
+            "POST",
+            "/_orrery/v1/partitions/split",
+            r#"{"database":"d","container":"c","partition":3,"manual":true}"#,
+            200,
+        ),
         ("POST", "/_orrery/v1/snapshots", r#"{"name":"clean"}"#, 201),
         ("POST", "/_orrery/v1/snapshots/clean/restore", "", 404),
         ("DELETE", "/_orrery/v1/snapshots/clean", "", 200),
@@ -111,9 +130,28 @@ async fn commands_reach_the_handler_as_they_were_asked() {
             partition: 3,
         },
         Command::Merge {
+            database: database.clone(),
+            container: container.clone(),
+            partitions: (1, 2),
+        },
+        Command::Regions(RegionCommand::Outage {
+            region: "x".to_owned(),
+            outage: Some(Outage::Slow(Duration::from_millis(20))),
+        }),
+        Command::Regions(RegionCommand::Step {
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            partition: Some(Place {
+                database: database.clone(),
+                container: container.clone(),
+                partition: orrery_model::PartitionId(1),
+            }),
+            n_transactions: 4,
+        }),
+        Command::BeginByHand {
             database,
             container,
-            partitions: (1, 2),
+            partitions: vec![3],
         },
         Command::SaveSnapshot {
             name: "clean".to_owned(),
@@ -146,6 +184,20 @@ async fn a_body_or_name_that_makes_no_sense_is_refused_with_400() {
         ),
         ("POST", "/_orrery/v1/faults", r#"{"status":503,"region":"Atlantis"}"#),
         ("POST", "/_orrery/v1/keys/master/rotate", ""),
+        ("POST", "/_orrery/v1/regions/x/stop", r#"{"mode":"nap"}"#),
+        ("POST", "/_orrery/v1/regions/x/stop", r#"{"mode":"hang","delayMs":5}"#),
+        ("POST", "/_orrery/v1/regions/x/clients", r#"{"roundTripMs":-1}"#),
+        (
+            "PUT",
+            "/_orrery/v1/links",
+            r#"{"from":"a","to":"b","distribution":"even"}"#,
+        ),
+        ("PUT", "/_orrery/v1/links", r#"{"from":"a","to":"b","queueBytes":0}"#),
+        (
+            "POST",
+            "/_orrery/v1/links/step",
+            r#"{"from":"a","to":"b","partition":1}"#,
+        ),
     ] {
         let answer = send(server.address, administer(verb, path, body)).await;
         assert_eq!(
@@ -249,6 +301,18 @@ async fn the_clock_moves_in_development_only() {
     assert!(clock.now().0 >= before + 86_400_000);
     // Signatures are still checked against the real time.
     assert_eq!(send(server.address, read_item()).await.status, 200);
+}
+
+#[tokio::test]
+async fn regions_are_killed_and_the_account_flaps_in_development_only() {
+    let server = server();
+    for (path, body) in [
+        ("/_orrery/v1/regions/x/stop", r#"{"mode":"kill"}"#),
+        ("/_orrery/v1/regions/flapping", r#"{"forMs":1000}"#),
+    ] {
+        let refused = send(server.address, administer("POST", path, body)).await;
+        assert_eq!(refused.status, 403, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -13,12 +13,13 @@ use orrery_partition::keys::EpkForm;
 use orrery_partition::storage::{Health, Log, StorageError};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::fleet::{Fleet, refused};
+use super::fleet::{Fleet, Outage, refused};
 use super::kept::hold_all_of;
 use super::level::take_what_is_ahead;
 use super::roles::EpochStart;
 use super::salvage::versions_between;
 use super::topology::{RegionId, Topology};
+use crate::api::ResourceKind;
 use crate::events::Happening;
 use crate::feed::blocking;
 use crate::node::Node;
@@ -44,6 +45,8 @@ pub struct Loss {
     pub kept: BTreeMap<u64, Lsn>,
     /// What the logs are.
     pub places: BTreeMap<u64, Place>,
+    /// Databases, and containers by database, that no other region knows. They go with the region; what is in them is not kept.
+    pub known_alone: Vec<(String, Option<String>)>,
     /// Partitions that do not take writes yet, although another region has taken over. They are tried again.
     pub n_unopened: u64,
 }
@@ -163,7 +166,7 @@ impl Fleet {
             Some(Health::Full) => writes,
             Some(Health::ReadOnly(_) | Health::Closed) | None => false,
         };
-        is_well && self.outage(region).is_none()
+        is_well && !self.outage(region).is_some_and(Outage::is_total)
     }
 
     /// Brings the heir as far as any other region is, and makes the new topology durable.
@@ -174,7 +177,8 @@ impl Fleet {
         accept: AcceptLoss,
     ) -> Result<(Topology, Loss)> {
         let (old, heir) = (self.writer(), self.node(next.writer().id));
-        for other in next.online().filter(|other| other.id != next.writer().id) {
+        let is_source = |id: RegionId| id != next.writer().id && !self.is_dead(id);
+        for other in next.online().filter(|other| is_source(other.id)) {
             take_what_is_ahead(&heir, &self.node(other.id)).await?;
         }
         let loss = count(&old, &heir, ahead_of(&old, &heir)).await;
@@ -303,7 +307,24 @@ async fn count(old: &Arc<Node>, heir: &Node, kept: BTreeMap<LogId, Lsn>) -> Loss
         loss.kept.insert(log.0, reached);
     }
     loss.locate(old);
+    loss.known_alone = known_alone(old, heir);
     loss
+}
+
+/// What exists for one region and not for another.
+fn known_alone(old: &Node, heir: &Node) -> Vec<(String, Option<String>)> {
+    let (catalogue, theirs) = (old.control.catalogue(), heir.control.catalogue());
+    let databases = catalogue.list(ResourceKind::Database, None).into_iter();
+    let databases = databases.filter(|(rid, _)| theirs.resource(rid).is_none());
+    let mut alone: Vec<_> = databases.map(|(_, database)| (database.name.clone(), None)).collect();
+    let containers = catalogue.containers();
+    let containers = containers.filter(|container| theirs.container(&container.rid).is_none());
+    alone.extend(containers.map(|container| {
+        let database = container.facts.database_name.clone();
+        (database, Some(container.name.clone()))
+    }));
+    alone.sort();
+    alone
 }
 
 /// Counts the transactions after an LSN: LSNs jump where an epoch begins. What the log no longer has is counted by its LSNs.

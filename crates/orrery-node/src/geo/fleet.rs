@@ -15,15 +15,19 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::duty::{Epochs, Promise};
 pub use super::failover::{Loss, Place};
+use super::flapping::Flapping;
+use super::front::Fronts;
+pub use super::front::{Distance, Outage};
 use super::kept::Holds;
 use super::level::{wait_confirmed, wait_level};
-use super::link::{Link, LinkSettings};
 use super::membership::{Interrupt, Sites};
 use super::replica::{Following, Replica};
 use super::returning;
 use super::roles::EpochStart;
 use super::start::start_nodes;
 use super::topology::{RegionId, RegionState, Topology};
+pub use super::traffic::LinkInfo;
+use super::traffic::Links;
 use super::watch;
 use crate::account::Account;
 use crate::api::Consistency;
@@ -32,6 +36,7 @@ use crate::cluster::HeldWrites;
 use crate::events::Events;
 use crate::node::{Node, NodeSettings};
 use crate::tasks::Tasks;
+use crate::watched::Watched;
 
 /// How long a planned change of the write region may hold writes before it gives up.
 const HOLD_MAX: Duration = Duration::from_secs(3);
@@ -64,9 +69,10 @@ pub struct Fleet {
     pub(super) promise: Promise,
     pub(super) nodes: RwLock<BTreeMap<RegionId, Arc<Node>>>,
     pub(super) clocks: RwLock<BTreeMap<RegionId, Arc<SkewedClock>>>,
-    links: RwLock<BTreeMap<(RegionId, RegionId), Arc<Link>>>,
+    pub(super) links: RwLock<Links>,
     following: Mutex<BTreeMap<RegionId, Following>>,
-    outages: RwLock<BTreeMap<RegionId, Outage>>,
+    pub(super) fronts: Watched<Fronts>,
+    pub(super) flapping: Mutex<Flapping>,
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Ends a change that takes its time, so that a more urgent one can happen.
     pub(super) interrupt: Mutex<Interrupt>,
@@ -82,23 +88,6 @@ pub struct Fleet {
     pub(super) managed_failover: Mutex<Option<Duration>>,
     pub(super) events: Events,
     pub(super) tasks: Tasks,
-}
-
-/// How a region's endpoint fails for its clients; replication goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outage {
-    /// Every request is refused.
-    Unavailable,
-    /// No request is answered.
-    Hanging,
-}
-
-/// A link as operators see it.
-#[derive(Clone, Debug)]
-pub struct LinkInfo {
-    pub from: String,
-    pub to: String,
-    pub settings: LinkSettings,
 }
 
 impl Fleet {
@@ -134,7 +123,8 @@ impl Fleet {
             clocks: RwLock::new(clocks),
             links: RwLock::default(),
             following: Mutex::default(),
-            outages: RwLock::default(),
+            fronts: Watched::default(),
+            flapping: Mutex::default(),
             events,
             changing: tokio::sync::Mutex::new(()),
             interrupt: Mutex::default(),
@@ -207,94 +197,6 @@ impl Fleet {
         &self.events
     }
 
-    /// How a region's endpoint fails at present.
-    pub fn outage(&self, region: RegionId) -> Option<Outage> {
-        let outages = self.outages.read().unwrap_or_else(PoisonError::into_inner);
-        outages.get(&region).copied()
-    }
-
-    /// Lets a region's endpoint fail, or work again.
-    pub fn set_outage(&self, region: &str, outage: Option<Outage>) -> Result<()> {
-        let region = self.topology().named(region)?.id;
-        let mut outages = self.outages.write().unwrap_or_else(PoisonError::into_inner);
-        match outage {
-            Some(outage) => outages.insert(region, outage),
-            None => outages.remove(&region),
-        };
-        Ok(())
-    }
-
-    /// Every link and how it behaves.
-    pub fn links(&self) -> Vec<LinkInfo> {
-        let links = self.named_links().into_iter();
-        links
-            .map(|(from, to, link)| LinkInfo {
-                from,
-                to,
-                settings: link.settings(),
-            })
-            .collect()
-    }
-
-    /// How many bytes are on their way from one region to another.
-    pub fn link_loads(&self) -> Vec<(String, String, usize)> {
-        let links = self.named_links().into_iter();
-        links
-            .map(|(from, to, link)| (from, to, link.bytes_under_way()))
-            .collect()
-    }
-
-    fn named_links(&self) -> Vec<(String, String, Arc<Link>)> {
-        let topology = self.topology();
-        let name = |id: &RegionId| {
-            let region = topology.regions.iter().find(|region| region.id == *id);
-            region.map_or_else(String::new, |region| region.name.clone())
-        };
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        links
-            .iter()
-            .map(|((from, to), link)| (name(from), name(to), Arc::clone(link)))
-            .collect()
-    }
-
-    /// Connects a region with all others, both ways.
-    pub(super) fn add_links(&self, region: RegionId) {
-        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        for other in nodes.keys().filter(|other| **other != region) {
-            for (from, to) in [(region, *other), (*other, region)] {
-                let seed = (u64::from(from.0) << 32) + u64::from(to.0) + 1;
-                links.entry((from, to)).or_insert_with(|| Arc::new(Link::new(seed)));
-            }
-        }
-    }
-
-    pub(super) fn remove_links(&self, region: RegionId) {
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        links.retain(|(from, to), _| *from != region && *to != region);
-    }
-
-    pub(super) fn link_between(&self, from: RegionId, to: RegionId) -> Option<Arc<Link>> {
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        links.get(&(from, to)).cloned()
-    }
-
-    /// How the link between two regions behaves.
-    pub fn link(&self, from: &str, to: &str) -> Result<LinkSettings> {
-        Ok(self.find_link(from, to)?.settings())
-    }
-
-    pub fn set_link(&self, from: &str, to: &str, settings: LinkSettings) -> Result<()> {
-        self.find_link(from, to)?.set(settings);
-        Ok(())
-    }
-
-    fn find_link(&self, from: &str, to: &str) -> Result<Arc<Link>> {
-        let topology = self.topology();
-        self.link_between(topology.named(from)?.id, topology.named(to)?.id)
-            .ok_or_else(|| Error::bad_request("A link leads from one region to another."))
-    }
-
     /// Lets another region take the writes, without losing any: writes wait until the target has everything.
     pub async fn change_writer(self: Arc<Fleet>, target: &str) -> Result<()> {
         let target = target.to_owned();
@@ -310,6 +212,8 @@ impl Fleet {
         let topology = self.topology();
         let target = topology.named(target)?.id;
         let next = topology.with_writer(target)?;
+        self.check_alive(target)?;
+        self.check_alive(topology.writer().id)?;
         let (old, new) = (self.writer(), self.node(target));
         let lag = self.greatest_lag(target);
         if lag > PLANNED_LAG_MAX {
@@ -426,6 +330,7 @@ impl Fleet {
         let leaving = leaving.filter(|region| region.state == RegionState::Draining);
         let named = topology.online().chain(leaving);
         let regions: Vec<String> = named.map(|region| region.name.clone()).collect();
+        self.note_account(&regions);
         let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         for node in nodes.values() {
             node.set_account(Account {

@@ -106,15 +106,15 @@ async fn ship(
     parcels: mpsc::Sender<(Parcel, Vec<Transaction>)>,
 ) -> Ended {
     let hold = source.log.hold(start.lsn);
-    let mut last = start;
-    source.there.ready().await;
+    let (mut last, log) = (start, source.log.id());
+    source.there.ready_for(log).await;
     let theirs = source.log.head();
     if theirs.lsn < start.lsn || (theirs.lsn == start.lsn && theirs.hash != start.hash) {
         return Ended::Diverged;
     }
     let mut wanted_bytes = PARCEL_BYTES;
     loop {
-        source.there.ready().await;
+        source.there.ready_for(log).await;
         let head = source.log.wait_past(last.lsn).await;
         let mut room = source.there.reserve(wanted_bytes).await;
         let transactions = match source.log.read_log(last.lsn, PARCEL_BYTES).await {
@@ -168,7 +168,7 @@ async fn receive(
     mut arriving: mpsc::Receiver<(Parcel, Vec<Transaction>)>,
     reports: mpsc::Sender<(Parcel, Lsn)>,
 ) -> Ended {
-    let mut waiting = None;
+    let (mut waiting, log) = (None, source.log.id());
     loop {
         let next = match waiting.take() {
             Some(next) => Some(next),
@@ -177,11 +177,22 @@ async fn receive(
         let Some((parcel, mut transactions)) = next else {
             return Ended::Broken;
         };
-        if !source.there.arrival(&parcel).await {
+        if !source.there.arrival_of(log, &parcel).await {
             return Ended::Broken;
         }
-        let mut carried = vec![parcel];
-        while transactions.len() < TOGETHER_MAX
+        let n_passing = source.there.pass(log, transactions.len()).await;
+        if !source.there.is_carried(&parcel) {
+            return Ended::Broken;
+        }
+        let held_up = transactions.split_off(n_passing);
+        let mut carried = Vec::new();
+        match held_up.is_empty() {
+            true => carried.push(parcel),
+            // The rest waits for its turn, and nothing overtakes it.
+            false => waiting = Some((parcel, held_up)),
+        }
+        while waiting.is_none()
+            && transactions.len() < TOGETHER_MAX
             && let Ok((parcel, more)) = arriving.try_recv()
         {
             if !source.there.has_arrived(&parcel) {

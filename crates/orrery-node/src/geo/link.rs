@@ -3,28 +3,35 @@
 //! Replication and progress reports travel by links and by nothing else. What leaves while a link is up arrives in order,
 //! or not at all. When a link is cut everything under way is lost; when it loses a parcel, that one is, and its receiver gives
 //! up what follows in the same stream, as on a broken connection, and begins again from what it has: other streams on the
-//! link go on. Pausing a link delays what is under way and loses nothing.
+//! link go on. Pausing a link, or one log on it, delays what is under way and loses nothing; while it is paused, transactions
+//! can be let through one by one, in their order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use orrery_model::LogId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+use super::distribution::Distribution;
+use super::gate::Gate;
 use crate::watched::Watched;
 
-/// Bytes of logs that may be on their way over a link at a time, of all logs together.
-const ROOM_BYTES: usize = 64 << 20;
+/// Bytes of logs that may be on their way over a link at a time, of all logs together, unless somebody says otherwise.
+pub const ROOM_BYTES: usize = 64 << 20;
 
 /// How a link behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSettings {
     pub latency: Duration,
-    /// At most this much more, evenly spread. Order is kept all the same.
+    /// How far from the latency it may be, as the distribution has it. Order is kept all the same.
     pub jitter: Duration,
+    pub distribution: Distribution,
     /// `None`: as much as there is.
     pub bytes_per_second: Option<u64>,
+    /// Bytes of logs that may be on their way at a time; `None`: [`ROOM_BYTES`].
+    pub queue_bytes: Option<usize>,
     /// Share of parcels that are lost and break their stream, from 0 to 1.
     pub loss: f64,
     pub cut: bool,
@@ -36,7 +43,9 @@ impl Default for LinkSettings {
         LinkSettings {
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
+            distribution: Distribution::default(),
             bytes_per_second: None,
+            queue_bytes: None,
             loss: 0.0,
             cut: false,
             paused: false,
@@ -47,11 +56,35 @@ impl Default for LinkSettings {
 /// One direction between two regions.
 #[derive(Debug)]
 pub struct Link {
-    settings: Watched<LinkSettings>,
+    behaviour: Watched<Behaviour>,
     state: Mutex<State>,
     under_way: Arc<AtomicUsize>,
-    room: Arc<Semaphore>,
+    room: RwLock<Limit>,
+    /// When nobody says otherwise.
     room_bytes: usize,
+}
+
+/// What can be changed about a link. The gate knows whether it is paused, and so do the settings.
+#[derive(Debug, Default)]
+struct Behaviour {
+    settings: LinkSettings,
+    gate: Gate,
+}
+
+/// Room for what is on its way. A new limit is for what departs from then on.
+#[derive(Clone, Debug)]
+struct Limit {
+    room: Arc<Semaphore>,
+    n_bytes: usize,
+}
+
+impl Limit {
+    fn of(n_bytes: usize) -> Limit {
+        Limit {
+            room: Arc::new(Semaphore::new(n_bytes)),
+            n_bytes,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -111,9 +144,9 @@ impl Link {
     /// A link on which no more than this may be on its way.
     pub fn with_room(seed: u64, room_bytes: usize) -> Link {
         Link {
-            room: Arc::new(Semaphore::new(room_bytes)),
+            room: RwLock::new(Limit::of(room_bytes)),
             room_bytes,
-            settings: Watched::default(),
+            behaviour: Watched::default(),
             state: Mutex::new(State {
                 random: seed | 1,
                 last_arrival: None,
@@ -130,31 +163,85 @@ impl Link {
     }
 
     pub fn settings(&self) -> LinkSettings {
-        self.settings.read().clone()
+        self.behaviour.read().settings.clone()
     }
 
     pub fn set(&self, settings: LinkSettings) {
         if settings.cut {
             self.state().connection += 1;
         }
-        self.settings.set(settings);
+        self.limit_room(settings.queue_bytes.unwrap_or(self.room_bytes));
+        self.behaviour.modify(|behaviour| {
+            behaviour.gate.set_all(settings.paused);
+            behaviour.settings = settings;
+        });
+    }
+
+    fn limit_room(&self, n_bytes: usize) {
+        let mut limit = self.room.write().unwrap_or_else(PoisonError::into_inner);
+        if limit.n_bytes != n_bytes {
+            *limit = Limit::of(n_bytes);
+        }
+    }
+
+    /// Delays what one log sends, or no longer.
+    pub fn pause_log(&self, log: LogId, paused: bool) {
+        self.behaviour.modify(|behaviour| behaviour.gate.set_log(log, paused));
+    }
+
+    /// Lets transactions through although they are paused: the next of one log, or the next of any.
+    pub fn step(&self, log: Option<LogId>, n_transactions: u64) {
+        self.behaviour
+            .modify(|behaviour| behaviour.gate.step(log, n_transactions));
+    }
+
+    /// What is held up on it, and what is let through all the same.
+    pub fn gate(&self) -> Gate {
+        self.behaviour.read().gate.clone()
     }
 
     /// Waits until the link is there.
     pub async fn ready(&self) {
-        self.settings
-            .wait_for(|settings| !settings.cut && !settings.paused)
+        self.behaviour
+            .wait_for(|behaviour| !behaviour.settings.cut && !behaviour.settings.paused)
             .await;
+    }
+
+    /// Waits until the link is there for a log.
+    pub async fn ready_for(&self, log: LogId) {
+        self.behaviour
+            .wait_for(|behaviour| !behaviour.settings.cut && behaviour.gate.lets_pass(log))
+            .await;
+    }
+
+    /// Waits until some of a log's transactions that have come may go on; answers how many of the first may.
+    pub async fn pass(&self, log: LogId, n_waiting: usize) -> usize {
+        loop {
+            self.behaviour.wait_for(|behaviour| behaviour.gate.lets_pass(log)).await;
+            if !self.is_held_up() {
+                return n_waiting;
+            }
+            let n_passing = self.behaviour.change(|behaviour| behaviour.gate.pass(log, n_waiting));
+            if n_passing > 0 {
+                return n_passing;
+            }
+        }
+    }
+
+    fn is_held_up(&self) -> bool {
+        !self.behaviour.read().gate.is_open()
     }
 
     /// Waits until so much more may be on its way. Whoever wants more than there is gets all of it.
     pub async fn reserve(&self, n_bytes: usize) -> Room {
-        let n_permits = n_bytes.min(self.room_bytes);
-        let room = Arc::clone(&self.room);
-        let permit = room.acquire_many_owned(u32::try_from(n_permits).unwrap_or(u32::MAX));
+        let limit = self.room.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let n_permits = n_bytes.min(limit.n_bytes);
+        let permit = limit
+            .room
+            .acquire_many_owned(u32::try_from(n_permits).unwrap_or(u32::MAX));
         Room {
             permit: permit.await.expect("the room of a link is never closed"),
-            is_all: n_permits == self.room_bytes,
+            is_all: n_permits == limit.n_bytes,
         }
     }
 
@@ -175,7 +262,9 @@ impl Link {
             at += Duration::from_secs_f64(n_bytes as f64 / rate.max(1) as f64);
             state.free_at = Some(at);
         }
-        at += settings.latency + settings.jitter.mul_f64(state.draw());
+        at += settings
+            .distribution
+            .delay(settings.latency, settings.jitter, || state.draw());
         let arrives = state.last_arrival.map_or(at, |last| last.max(at));
         state.last_arrival = Some(arrives);
         self.under_way.fetch_add(n_bytes, Ordering::Relaxed);
@@ -192,25 +281,37 @@ impl Link {
 
     /// Waits for a parcel; `false` when it never comes.
     pub async fn arrival(&self, parcel: &Parcel) -> bool {
-        if parcel.arrives > Instant::now() {
-            sleep_until(parcel.arrives).await;
-        }
+        sleep_till(parcel.arrives).await;
         // Cut or not, but not paused.
-        self.settings.wait_for(|settings| !settings.paused).await;
+        self.behaviour.wait_for(|behaviour| !behaviour.settings.paused).await;
         self.is_carried(parcel)
     }
 
-    fn is_carried(&self, parcel: &Parcel) -> bool {
+    /// The same for a part of a log, of which something may pass although it is paused; how much, [`Link::pass`] tells.
+    pub async fn arrival_of(&self, log: LogId, parcel: &Parcel) -> bool {
+        sleep_till(parcel.arrives).await;
+        self.behaviour.wait_for(|behaviour| behaviour.gate.lets_pass(log)).await;
+        self.is_carried(parcel)
+    }
+
+    /// Whether a parcel that has come is still good: the link may have been cut while it was held up.
+    pub fn is_carried(&self, parcel: &Parcel) -> bool {
         !parcel.is_lost && self.state().connection == parcel.connection
     }
 
-    /// Whether a parcel is there already.
+    /// Whether a part of a log is there already, with nothing to hold it up.
     pub fn has_arrived(&self, parcel: &Parcel) -> bool {
-        parcel.arrives <= Instant::now() && !self.settings.read().paused && self.is_carried(parcel)
+        parcel.arrives <= Instant::now() && self.behaviour.read().gate.is_open() && self.is_carried(parcel)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sleep_till(at: Instant) {
+    if at > Instant::now() {
+        sleep_until(at).await;
     }
 }
 
@@ -317,6 +418,50 @@ mod tests {
         let start = Instant::now();
         assert!(link.arrival(&parcel).await);
         assert_eq!(start.elapsed().as_secs(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_link_lets_through_what_it_is_told_to() {
+        let (link, log) = (Link::new(7), LogId(3));
+        link.set(LinkSettings {
+            paused: true,
+            ..LinkSettings::default()
+        });
+        let parcel = link.depart(1);
+        let held = tokio::time::timeout(Duration::from_secs(1), link.arrival_of(log, &parcel));
+        assert!(held.await.is_err());
+        link.step(None, 2);
+        assert!(link.arrival_of(log, &parcel).await);
+        assert_eq!(link.pass(log, 5).await, 2);
+        let held = tokio::time::timeout(Duration::from_secs(1), link.pass(log, 3));
+        assert!(held.await.is_err());
+        link.set(LinkSettings::default());
+        assert_eq!(link.pass(log, 3).await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_is_paused_holds_up_no_other() {
+        let link = Link::new(7);
+        link.pause_log(LogId(1), true);
+        assert_eq!(link.pass(LogId(2), 3).await, 3);
+        link.ready_for(LogId(2)).await;
+        let held = tokio::time::timeout(Duration::from_secs(1), link.ready_for(LogId(1)));
+        assert!(held.await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_limit_is_for_what_departs_from_then_on() {
+        let link = Link::with_room(7, 100);
+        let first = link.depart_in(100, link.reserve(100).await);
+        link.set(LinkSettings {
+            queue_bytes: Some(10),
+            ..LinkSettings::default()
+        });
+        let mut room = link.reserve(50).await;
+        assert!(room.fits(50), "what is larger than all the room travels alone");
+        let full = tokio::time::timeout(Duration::from_secs(1), link.reserve(1));
+        assert!(full.await.is_err());
+        drop((first, room));
     }
 
     #[tokio::test(start_paused = true)]

@@ -33,6 +33,11 @@ pub trait Sites: Send + Sync + fmt::Debug {
     /// A store and a clock for the region, and whatever else its clients need to reach it.
     fn prepare<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<RegionParts>>;
 
+    /// Ends the region's store at once, as when its process is killed. [`Sites::prepare`] opens it again, with what it has kept.
+    fn kill<'a>(&'a self, _region: &'a Region) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Err(Error::bad_request("Regions of this account cannot be killed.")) })
+    }
+
     /// The region is gone and its data with it.
     fn release<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<()>>;
 }
@@ -85,6 +90,7 @@ impl Fleet {
         let _lock = self.lock()?;
         let interrupted = self.interruptible();
         let (next, region) = self.topology().adding(name)?;
+        self.check_alive(self.topology().writer().id)?;
         self.settings.account.staleness.check(next.present().count())?;
         let sites = self.sites.get();
         let sites = sites.ok_or_else(|| Error::bad_request("Regions cannot be added to this account."))?;
@@ -169,6 +175,7 @@ impl Fleet {
         };
         let interrupted = self.interruptible();
         topology.draining(region.id)?;
+        self.check_alive(region.id)?;
         // What only it has would go with it. Where that cannot be kept, it stays.
         tokio::select! {
             biased;

@@ -14,13 +14,22 @@
 //! brings one to where another stands, [`membership`] lets regions come and go, and [`report`] tells operators how they are.
 //! [`kept`] and [`salvage`] keep what a failover cut off, [`returning`] takes a region in again, [`watch`] reacts to regions that
 //! cannot be reached, and [`vote`] says who may take over from them.
+//!
+//! What is simulated besides: [`traffic`] has the links, each with its [`distribution`] of delays and its [`gate`]; [`front`] says
+//! how regions meet their clients, [`flapping`] what clients hear of the account while it changes, [`death`] kills a single
+//! region, and [`simulated`] tells it all.
 
 pub mod bounds;
+pub(crate) mod death;
+pub mod distribution;
 pub(crate) mod duty;
 pub mod failover;
+pub(crate) mod flapping;
 pub mod fleet;
 pub(crate) mod follow;
 pub(crate) mod freshness;
+pub mod front;
+pub(crate) mod gate;
 pub(crate) mod jumps;
 pub(crate) mod kept;
 pub(crate) mod level;
@@ -33,7 +42,9 @@ pub mod report;
 pub(crate) mod returning;
 pub(crate) mod roles;
 pub(crate) mod salvage;
+pub mod simulated;
 pub(crate) mod start;
 pub mod topology;
+pub(crate) mod traffic;
 pub(crate) mod vote;
 pub(crate) mod watch;

@@ -5,8 +5,10 @@ use std::sync::{Arc, PoisonError};
 
 use orrery_model::{PartitionId, Result};
 
-use super::fleet::{Fleet, Outage};
+use super::fleet::Fleet;
+use super::front::{Distance, Outage};
 use super::progress::Lag;
+use super::simulated::Simulated;
 use super::topology::{Region, RegionState};
 use crate::clock::SkewedClock;
 use crate::meters::{Measure, Reading};
@@ -28,6 +30,8 @@ pub struct RegionInfo {
     pub left_out: bool,
     /// How its endpoint fails at present.
     pub outage: Option<Outage>,
+    /// How far clients are from it.
+    pub distances: Vec<Distance>,
 }
 
 /// What a region lacks of one partition.
@@ -50,6 +54,7 @@ impl Fleet {
         let writer = self.writer();
         let writes = region.id == self.topology().writer().id;
         let follows = !writes && matches!(region.state, RegionState::Online | RegionState::Seeding);
+        let front = self.front(region.id).unwrap_or_default();
         let mut info = RegionInfo {
             name: region.name.clone(),
             writes,
@@ -63,7 +68,8 @@ impl Fleet {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(&region.id),
-            outage: self.outage(region.id),
+            outage: front.outage,
+            distances: front.distances,
         };
         if !follows {
             return info;
@@ -88,6 +94,10 @@ impl Fleet {
     /// Lets a region's clock go wrong by this much, or be right again.
     pub fn set_clock_skew(&self, region: &str, skew_ms: i64) -> Result<()> {
         self.clock(region)?.set_skew_ms(skew_ms);
+        self.tell_simulated(Simulated::Clock {
+            region: self.topology().named(region)?.name.clone(),
+            skew_ms,
+        });
         Ok(())
     }
 

@@ -94,6 +94,8 @@ impl Fleet {
         let _lock = self.lock()?;
         let topology = self.topology();
         let region = topology.named(name)?.clone();
+        self.check_alive(region.id)?;
+        self.check_alive(topology.writer().id)?;
         if region.state != RegionState::Seeding {
             topology.returning(region.id)?;
         }
@@ -134,7 +136,7 @@ impl Fleet {
             RegionState::Seeding => {}
             _ => return Err(refused("The region has been taken out again.")),
         }
-        let Some(node) = self.find_node(region) else {
+        let Some(node) = self.find_node(region).filter(|_| !self.is_dead(region)) else {
             return Ok(false);
         };
         if !found.cut_off.is_empty() || !self.is_following(region) {

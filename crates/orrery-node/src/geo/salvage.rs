@@ -11,10 +11,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use orrery_model::json::{Object, Value};
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{Epk, Error, LogId, Lsn, ResourceId, Result};
+use orrery_model::{ContainerDefinition, Epk, EpkRange, Error, LogId, Lsn, ResourceId, Result, Timestamp};
 use orrery_partition::decide::unreadable;
+use orrery_partition::expiry::is_expired;
 use orrery_partition::keys::{self, EpkForm, KeySpace};
 use orrery_partition::storage::{Snapshot, StorageError};
 use orrery_partition::stored::StoredItem;
@@ -24,11 +26,14 @@ use super::fleet::Fleet;
 use super::topology::{Region, RegionId};
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::events::Happening;
+use crate::feed::blocking;
 use crate::metadata::conflicts::{Kept, Lost, LostKind, Room, keep, no_room};
 use crate::node::Node;
 
 /// Read and kept at a time.
 const CHUNK_BYTES: usize = 1024 * 1024;
+/// Items compared at a time.
+const COMPARED_MAX: usize = 10_000;
 
 /// A region that comes back, and the one that writes by now.
 #[derive(Debug)]
@@ -71,7 +76,8 @@ impl Salvage<'_> {
         let end = own.head().lsn;
         if !self.writer.ranges_by_log().contains_key(&log) {
             // Split or merged since, here or there: the log may begin long after what was lost, the view has it.
-            return self.versions(&container, &range, (after, end), tally).await;
+            self.versions(&container, &range, (after, end), tally).await?;
+            return self.deletions(&container, &range, end, tally).await;
         }
         let theirs = self.taken_over_at(log, *after).await?;
         while *after < end {
@@ -196,6 +202,55 @@ impl Salvage<'_> {
         }))
     }
 
+    /// Keeps as deletions what the region that writes has from before it took over, and the region that comes back has no more:
+    /// nobody else could have deleted it. When it was deleted is not known; the version that was is named instead.
+    async fn deletions(
+        &self,
+        container: &ContainerEntry,
+        range: &RangeEntry,
+        end: Lsn,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let entry = self.writer.control.catalogue().container(&container.rid).cloned();
+        let Some(entry) = entry else { return Ok(()) };
+        for part in entry.overlapping(&range.range) {
+            let mut from = None;
+            loop {
+                let comparison = Comparison {
+                    theirs: self.writer.partition(part)?.snapshot()?,
+                    own: self.back.partition(range)?.snapshot()?,
+                    definition: Arc::clone(&entry.definition),
+                    range: range.range.clone(),
+                    end,
+                    now: self.writer.now(),
+                };
+                let (missing, next) = blocking(move || comparison.missing_after(from)).await?;
+                let lost: Vec<Lost> = missing.iter().map(|gone| self.lost_deletion(range, gone)).collect();
+                self.keep(container, &lost, tally).await?;
+                if next.is_none() {
+                    break;
+                }
+                from = next;
+            }
+        }
+        Ok(())
+    }
+
+    fn lost_deletion(&self, range: &RangeEntry, Gone { number, item }: &Gone) -> Lost {
+        let mut id = Object::new();
+        id.insert("id", Value::String(String::from_utf8_lossy(&item.id).into_owned()));
+        Lost {
+            region: self.region.to_owned(),
+            log: range.log,
+            lsn: item.lsn,
+            // Tells two items of one transaction apart.
+            index: *number as usize,
+            kind: LostKind::Delete,
+            number: *number,
+            content: Value::Object(id).to_text(),
+        }
+    }
+
     /// What the region that writes has where an item belongs.
     fn current(&self, container: &ResourceId, epk: &Epk) -> Result<Option<Arc<dyn Snapshot>>> {
         let catalogue = self.writer.control.catalogue();
@@ -294,6 +349,56 @@ impl Fleet {
         self.keeper.save(&next)?;
         self.set_topology(next);
         Ok(())
+    }
+}
+
+/// An item that one view has and another has no more.
+struct Gone {
+    number: u64,
+    item: StoredItem,
+}
+
+/// Two views of the same part of a container.
+struct Comparison {
+    theirs: Arc<dyn Snapshot>,
+    own: Arc<dyn Snapshot>,
+    definition: Arc<ContainerDefinition>,
+    range: EpkRange,
+    /// Everything up to there was in both, or in the own one alone.
+    end: Lsn,
+    now: Timestamp,
+}
+
+impl Comparison {
+    /// The next items that only the other view has, after a key, and the key up to which these are all.
+    fn missing_after(&self, from: Option<Bytes>) -> Result<(Vec<Gone>, Option<Bytes>)> {
+        let form = EpkForm::of(self.definition.partition_key());
+        let (first, bound) = keys::bounds(KeySpace::Item);
+        let start = match &from {
+            Some(key) => Bound::Excluded(key.as_ref()),
+            None => Bound::Included(first.as_ref()),
+        };
+        let (mut missing, mut last, mut n_seen) = (Vec::new(), None, 0);
+        for entry in self
+            .theirs
+            .scan(start, Bound::Excluded(&bound), false)
+            .take(COMPARED_MAX)
+        {
+            let (key, value) = entry.map_err(unreadable)?;
+            let place = keys::read_item(form, &key);
+            n_seen += 1;
+            last = Some(key.clone());
+            let Some((_, number)) = place.filter(|(epk, _)| self.range.contains(epk)) else {
+                continue;
+            };
+            let item = StoredItem::decode(&value).map_err(unreadable)?;
+            // What has expired was purged by nobody's wish.
+            let is_older = item.lsn <= self.end && !is_expired(&self.definition, &item, self.now);
+            if is_older && self.own.get(&key).map_err(unreadable)?.is_none() {
+                missing.push(Gone { number, item });
+            }
+        }
+        Ok((missing, last.filter(|_| n_seen == COMPARED_MAX)))
     }
 }
 

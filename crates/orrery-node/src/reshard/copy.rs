@@ -16,6 +16,7 @@ use orrery_partition::reshard::{self, ChildView};
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Hold, Role, Seed, Snapshot};
 
+use super::phases::{Phase, Steps};
 use crate::catalogue::{ContainerEntry, ReshardRecord};
 use crate::feed::blocking;
 use crate::geo::roles::EpochStart;
@@ -63,6 +64,7 @@ pub async fn build(
     entry: &Arc<ContainerEntry>,
     record: &ReshardRecord,
     epoch: Option<Epoch>,
+    steps: Option<&Steps>,
 ) -> Result<Vec<Held>> {
     let mut sources = Vec::new();
     for parent in &record.parents {
@@ -94,6 +96,7 @@ pub async fn build(
         }
         catch_up(entry, &mut sources, &mut children).await?;
     }
+    super::stop_at(node, steps, Phase::Copied).await?;
     let mut held = Vec::new();
     for source in &sources {
         held.push(source.partition.hold().await?);

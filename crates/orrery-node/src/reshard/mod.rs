@@ -19,6 +19,9 @@ use crate::catalogue::{ContainerEntry, PartitionRecord, RangeEntry, Record, Resh
 use crate::node::{Node, define};
 
 mod copy;
+pub mod phases;
+
+use phases::{Phase, Steps};
 
 /// Replaces `parents` by new partitions with `ranges`; answers the children once they serve.
 pub async fn run(
@@ -28,31 +31,63 @@ pub async fn run(
     divide: Divide,
 ) -> Result<Vec<PartitionId>> {
     let (worker, container) = (Arc::clone(node), container.clone());
-    node.uncancelled(async move {
-        let record = begin(&worker, &container, parents, divide).await?;
-        let children = record.children.iter().map(|(child, ..)| *child).collect();
-        let carried_out = {
-            let _alone = worker.resharding.alone(&container, &record).await;
-            carry_out(&worker, &container, &record, None).await
-        };
-        match carried_out {
-            Ok(()) => {
-                let meters = &worker.meters;
-                let meter = match divide {
-                    Divide::InTwo => &meters.splits,
-                    Divide::IntoOne => &meters.merges,
-                };
-                meter.add(1);
-                Ok(children)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a split or merge did not finish");
-                settle(&worker, &container, &record).await;
-                Err(error)
-            }
+    node.uncancelled(async move { run_to_the_end(&worker, &container, parents, divide, None).await })
+        .await
+}
+
+/// The same, led by hand: answers when it has begun.
+pub async fn run_by_hand(
+    node: &Arc<Node>,
+    container: &ResourceId,
+    parents: Vec<PartitionId>,
+    divide: Divide,
+) -> Result<Phase> {
+    let (worker, rid, own) = (Arc::clone(node), container.clone(), parents.clone());
+    let start = |steps: Arc<Steps>| {
+        node.tasks.spawn(async move {
+            let ended = run_to_the_end(&worker, &rid, own, divide, Some(&steps)).await;
+            steps.end(ended.err());
+        });
+    };
+    node.by_hand.begin(container, &parents, start).await
+}
+
+async fn run_to_the_end(
+    node: &Arc<Node>,
+    container: &ResourceId,
+    parents: Vec<PartitionId>,
+    divide: Divide,
+    steps: Option<&Steps>,
+) -> Result<Vec<PartitionId>> {
+    let record = begin(node, container, parents, divide).await?;
+    let children = record.children.iter().map(|(child, ..)| *child).collect();
+    let carried_out = {
+        let _alone = node.resharding.alone(container, &record).await;
+        carry_out(node, container, &record, None, steps).await
+    };
+    match carried_out {
+        Ok(()) => {
+            let meter = match divide {
+                Divide::InTwo => &node.meters.splits,
+                Divide::IntoOne => &node.meters.merges,
+            };
+            meter.add(1);
+            Ok(children)
         }
-    })
-    .await
+        Err(error) => {
+            tracing::warn!(%error, "a split or merge did not finish");
+            settle(node, container, &record).await;
+            Err(error)
+        }
+    }
+}
+
+/// Waits at a phase if somebody leads by hand.
+async fn stop_at(node: &Node, steps: Option<&Steps>, phase: Phase) -> Result<()> {
+    match steps {
+        Some(steps) => steps.stop_at(node, phase).await,
+        None => Ok(()),
+    }
 }
 
 /// Sees to it that one attempt is made at a time at the same split or merge: a node that has lost and won back the right to write
@@ -108,7 +143,7 @@ pub async fn recover(node: &Arc<Node>, epoch: Option<Epoch>) -> Result<()> {
             continue;
         }
         if any_sealed(node, &container, &record)? {
-            carry_out(node, &container, &record, epoch).await?;
+            carry_out(node, &container, &record, epoch, None).await?;
         } else {
             undo(node, &container, &record).await?;
         }
@@ -216,11 +251,18 @@ async fn carry_out(
     container: &ResourceId,
     record: &ReshardRecord,
     epoch: Option<Epoch>,
+    steps: Option<&Steps>,
 ) -> Result<()> {
+    stop_at(node, steps, Phase::Begun).await?;
     node.duty.check_writes()?;
     let entry = container_entry(node, container)?;
     drop_children(node, container, record).await?;
-    let sealed = copy::build(node, &entry, record, epoch).await?;
+    let mut sealed = copy::build(node, &entry, record, epoch, steps).await?;
+    if steps.is_some() {
+        // Whoever writes meanwhile is not to wait, but to see what there is to be seen.
+        sealed.clear();
+    }
+    stop_at(node, steps, Phase::Sealed).await?;
     node.duty.check_writes()?;
     let children = child_entries(node, &entry, record);
     for child in &children {
@@ -306,7 +348,7 @@ async fn settle(node: &Arc<Node>, container: &ResourceId, record: &ReshardRecord
         }
         let sealed = any_sealed(node, container, record);
         let settled = match sealed {
-            Ok(true) => carry_out(node, container, record, None).await,
+            Ok(true) => carry_out(node, container, record, None, None).await,
             Ok(false) => undo(node, container, record).await,
             Err(error) if error.status() == Status::PARENT_NOT_FOUND => return,
             Err(error) => Err(error),

@@ -7,6 +7,7 @@ mod support;
 
 mod basics;
 mod batches;
+mod by_hand;
 mod expiry;
 mod feed;
 mod functions;

@@ -21,7 +21,9 @@ const ASIA: &str = "Southeast Asia";
 
 mod bounds;
 mod catalogue;
+mod controls;
 mod cut;
+mod death;
 mod failover;
 mod lag;
 mod membership;

@@ -43,6 +43,8 @@ fn scope_of(station: &Station, command: &Command) -> Option<Scope> {
         | Command::Snapshots
         | Command::DropSnapshot { .. }
         | Command::RotateKey(_)
+        | Command::BeginByHand { .. }
+        | Command::Advance { .. }
         | Command::Regions(_) => None,
     }
 }
@@ -50,12 +52,19 @@ fn scope_of(station: &Station, command: &Command) -> Option<Scope> {
 fn changes_something(command: &Command) -> bool {
     !matches!(
         command,
-        Command::Partitions { .. } | Command::Snapshots | Command::Regions(RegionCommand::List | RegionCommand::Links)
+        Command::Partitions { .. }
+            | Command::Snapshots
+            | Command::Regions(RegionCommand::List | RegionCommand::Links | RegionCommand::Simulation)
     )
 }
 
 /// Executes a command of an administrator on this node, which coordinates.
 pub async fn administer(cluster: &ClusterHandler, command: Command) -> Result<Answer, Error> {
+    if let Command::BeginByHand { .. } | Command::Advance { .. } = &command {
+        return Err(Error::bad_request(
+            "Splits and merges of a cluster are not led by hand: partitions must be free to move.",
+        ));
+    }
     let (station, hold) = (Arc::clone(&cluster.station), cluster.hold);
     let is_change = changes_something(&command);
     // Apart from whoever waits for it: logs must stay at home until it has ended.

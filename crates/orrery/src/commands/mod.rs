@@ -13,6 +13,7 @@ pub mod platform;
 pub mod processor;
 pub mod region;
 pub mod serve;
+pub mod sim;
 pub mod sql;
 pub mod topology;
 #[cfg(feature = "platform")]

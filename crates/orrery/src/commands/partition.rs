@@ -16,6 +16,8 @@ pub enum PartitionCommand {
     Split(SplitFlags),
     /// Merge two neighbouring partitions into one
     Merge(MergeFlags),
+    /// Lead a split or merge that was begun by hand to its next phase
+    Advance(AdvanceFlags),
 }
 
 #[derive(Args, Debug)]
@@ -41,6 +43,24 @@ pub struct SplitFlags {
     /// Number of the partition, as the list shows it
     #[arg(value_name = "PARTITION")]
     partition: u32,
+    /// Wait at every phase for `orrery partition advance`
+    #[arg(long)]
+    manual: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct AdvanceFlags {
+    /// Name of the database
+    #[arg(value_name = "DATABASE")]
+    database: String,
+    /// Name of the container
+    #[arg(value_name = "CONTAINER")]
+    container: String,
+    /// Number of a partition that is being replaced
+    #[arg(value_name = "PARTITION")]
+    partition: u32,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -59,6 +79,9 @@ pub struct MergeFlags {
     /// Number of its neighbour
     #[arg(value_name = "NEIGHBOUR")]
     second: u32,
+    /// Wait at every phase for `orrery partition advance`
+    #[arg(long)]
+    manual: bool,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -86,9 +109,11 @@ pub fn run(command: &PartitionCommand) -> Result<()> {
             database,
             container,
             partition,
+            manual,
             output,
         }) => {
-            let form = json!({ "database": database, "container": container, "partition": partition });
+            let form =
+                json!({ "database": database, "container": container, "partition": partition, "manual": manual });
             (post("partitions/split", &form), output)
         }
         PartitionCommand::Merge(MergeFlags {
@@ -96,16 +121,30 @@ pub fn run(command: &PartitionCommand) -> Result<()> {
             container,
             first,
             second,
+            manual,
             output,
         }) => {
-            let form = json!({ "database": database, "container": container, "partitions": [first, second] });
+            let partitions = [first, second];
+            let form =
+                json!({ "database": database, "container": container, "partitions": partitions, "manual": manual });
             (post("partitions/merge", &form), output)
+        }
+        PartitionCommand::Advance(AdvanceFlags {
+            database,
+            container,
+            partition,
+            output,
+        }) => {
+            let form = json!({ "database": database, "container": container, "partition": partition });
+            (post("partitions/advance", &form), output)
         }
     };
     let client = Client::new(&output.remote)?;
     let answer = runtime::run(async move { client.connection().call(&call).await?.success()?.parse() })?;
     if output.json {
         println!("{answer}");
+    } else if let Some(phase) = answer["phase"].as_str() {
+        println!("{phase}");
     } else {
         table::print(&COLUMNS, answer["partitions"].as_array().map_or(&[], Vec::as_slice));
     }

@@ -27,14 +27,20 @@ pub enum RegionCommand {
     Remove(RemoveFlags),
     /// Let a region's clock go wrong, or be right again
     Clock(ClockFlags),
-    /// Let a region's endpoint refuse every request, or answer none
+    /// Let a region's endpoint fail in one of several ways, or kill the region
     Stop(StopFlags),
-    /// Let a region's endpoint answer again
+    /// Let a region's endpoint answer again; one that was killed is opened from its disk
     Start(NamedFlags),
-    /// Delay what is on its way from one region to another, until it is resumed
-    Pause(PairFlags),
-    /// Let a paused or cut link work again, with the latency it had
-    Resume(PairFlags),
+    /// Say how far clients are from a region
+    Clients(ClientsFlags),
+    /// Let clients hear of old regions, every other time, for a while after each change
+    Flap(FlapFlags),
+    /// Delay what is on its way from one region to another, or one partition's part of it, until it is resumed
+    Pause(PausedFlags),
+    /// Let a paused or cut link work again, with the latency it had, or one partition on it
+    Resume(PausedFlags),
+    /// Let transactions pass a paused link, the next ones in their order
+    Step(StepFlags),
     /// Show the links, or say how one behaves
     Link(LinkFlags),
 }
@@ -119,15 +125,44 @@ pub struct StopFlags {
     /// Name of the region
     #[arg(value_name = "REGION")]
     region: String,
-    /// unavailable: every request is refused; hang: none is answered
+    /// unavailable: every request is refused; hang: none is answered; refuse: no connection is taken; slow: answers take longer;
+    /// kill: as by kill -9, and only its disk remains
     #[arg(long, value_name = "MODE", default_value = "unavailable")]
     mode: String,
+    /// How much longer answers of a slow region take [default: 1000]
+    #[arg(long, value_name = "MS")]
+    delay_ms: Option<f64>,
     #[command(flatten)]
     output: OutputFlags,
 }
 
 #[derive(Args, Debug)]
-pub struct PairFlags {
+pub struct ClientsFlags {
+    /// Name of the region
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// Only clients that call themselves so, in the header x-orrery-client
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// What a request and its answer take on the way; 0 ends it
+    #[arg(long, value_name = "MS")]
+    round_trip_ms: f64,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct FlapFlags {
+    /// For how long after a change; 0 ends it
+    #[arg(long, value_name = "MS")]
+    for_ms: f64,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// A link, and what of it.
+#[derive(Args, Debug)]
+pub struct PausedFlags {
     /// Region where the link begins
     #[arg(value_name = "FROM")]
     from: String,
@@ -135,7 +170,54 @@ pub struct PairFlags {
     #[arg(value_name = "TO")]
     to: String,
     #[command(flatten)]
+    partition: PartitionFlags,
+    #[command(flatten)]
     output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct StepFlags {
+    /// Region where the link begins
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Region where it ends
+    #[arg(value_name = "TO")]
+    to: String,
+    /// How many
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    transactions: u64,
+    #[command(flatten)]
+    partition: PartitionFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// One partition instead of all.
+#[derive(Args, Debug)]
+pub struct PartitionFlags {
+    /// Database of a partition that is meant alone
+    #[arg(long, value_name = "DATABASE", requires = "container")]
+    database: Option<String>,
+    /// Container of that partition
+    #[arg(long, value_name = "CONTAINER", requires = "partition")]
+    container: Option<String>,
+    /// Number of that partition
+    #[arg(long, value_name = "NUMBER", requires = "database")]
+    partition: Option<u32>,
+}
+
+impl PartitionFlags {
+    /// The members that name the partition, if one is meant.
+    fn put_into(&self, form: &mut Value) -> bool {
+        let (Some(database), Some(container), Some(partition)) = (&self.database, &self.container, self.partition)
+        else {
+            return false;
+        };
+        form["database"] = database.as_str().into();
+        form["container"] = container.as_str().into();
+        form["partition"] = partition.into();
+        true
+    }
 }
 
 #[derive(Args, Debug)]
@@ -149,12 +231,18 @@ pub struct LinkFlags {
     /// Time something takes on it, in milliseconds
     #[arg(long, value_name = "MS")]
     latency_ms: Option<f64>,
-    /// At most this much more
+    /// How much more or less it may be, as the distribution has it
     #[arg(long, value_name = "MS")]
     jitter_ms: Option<f64>,
+    /// fixed, uniform (at most the jitter more), normal (the jitter is the deviation) or pareto (a long tail)
+    #[arg(long, value_name = "SHAPE")]
+    distribution: Option<String>,
     /// How much it carries
     #[arg(long, value_name = "BYTES")]
     bytes_per_second: Option<u64>,
+    /// How much may be on its way at a time
+    #[arg(long, value_name = "BYTES")]
+    queue_bytes: Option<u64>,
     /// Share of what is sent that breaks the connection, from 0 to 1
     #[arg(long, value_name = "SHARE")]
     loss: Option<f64>,
@@ -205,20 +293,42 @@ pub fn run(command: &RegionCommand) -> Result<()> {
             &post("regions/priority", &json!({"regions": flags.regions})),
             &flags.output,
         ),
-        RegionCommand::Stop(flags) => show(
-            &about(&flags.region, "stop", &json!({"mode": flags.mode})),
+        RegionCommand::Stop(flags) => {
+            let form = json!({"mode": flags.mode, "delayMs": flags.delay_ms});
+            show(&about(&flags.region, "stop", &form), &flags.output)
+        }
+        RegionCommand::Start(flags) => show(&about(&flags.region, "start", &json!({})), &flags.output),
+        RegionCommand::Clients(flags) => {
+            let form = json!({"client": flags.client, "roundTripMs": flags.round_trip_ms});
+            show(&about(&flags.region, "clients", &form), &flags.output)
+        }
+        RegionCommand::Flap(flags) => show(
+            &post("regions/flapping", &json!({"forMs": flags.for_ms})),
             &flags.output,
         ),
-        RegionCommand::Start(flags) => show(&about(&flags.region, "start", &json!({})), &flags.output),
-        RegionCommand::Pause(flags) => change_link((&flags.from, &flags.to), &flags.output, |link| {
-            link.insert("paused".into(), true.into());
-        }),
-        RegionCommand::Resume(flags) => change_link((&flags.from, &flags.to), &flags.output, |link| {
-            link.insert("paused".into(), false.into());
-            link.insert("cut".into(), false.into());
-        }),
+        RegionCommand::Pause(flags) => pause(flags, true),
+        RegionCommand::Resume(flags) => pause(flags, false),
+        RegionCommand::Step(flags) => {
+            let mut form = json!({"from": flags.from, "to": flags.to, "transactions": flags.transactions});
+            flags.partition.put_into(&mut form);
+            show(&post("links/step", &form), &flags.output)
+        }
         RegionCommand::Link(flags) => link(flags),
     }
+}
+
+/// Pauses a link or resumes it, or one partition on it. A link that is resumed is not cut either.
+fn pause(flags: &PausedFlags, paused: bool) -> Result<()> {
+    let mut form = json!({"from": flags.from, "to": flags.to, "paused": paused});
+    if flags.partition.put_into(&mut form) {
+        return show(&post("links/pause", &form), &flags.output);
+    }
+    change_link((&flags.from, &flags.to), &flags.output, |link| {
+        link.insert("paused".into(), paused.into());
+        if !paused {
+            link.insert("cut".into(), false.into());
+        }
+    })
 }
 
 /// What each region lacks of each partition.
@@ -259,7 +369,9 @@ fn link(flags: &LinkFlags) -> Result<()> {
         let given = [
             ("latencyMs", flags.latency_ms.map(Value::from)),
             ("jitterMs", flags.jitter_ms.map(Value::from)),
+            ("distribution", flags.distribution.clone().map(Value::from)),
             ("bytesPerSecond", flags.bytes_per_second.map(Value::from)),
+            ("queueBytes", flags.queue_bytes.map(Value::from)),
             ("loss", flags.loss.map(Value::from)),
             ("cut", flags.cut.then(|| Value::from(true))),
         ];
@@ -284,6 +396,8 @@ fn change_link(
         .and_then(Value::as_object)
         .cloned()
         .ok_or_else(|| anyhow::anyhow!("there is no link from {from} to {to}"))?;
+    // These are set in ways of their own.
+    form.retain(|name, _| name != "pausedPartitions" && name != "stepsLeft");
     change(&mut form);
     show(&put("links", &Value::Object(form)), output)
 }
@@ -343,10 +457,13 @@ fn show(call: &Call, output: &OutputFlags) -> Result<()> {
             "to",
             "latencyMs",
             "jitterMs",
+            "distribution",
             "bytesPerSecond",
+            "queueBytes",
             "loss",
             "cut",
             "paused",
+            "stepsLeft",
         ];
         table::print(&columns, links);
     } else if let Some(partitions) = answer["partitions"].as_array() {
@@ -356,6 +473,11 @@ fn show(call: &Call, output: &OutputFlags) -> Result<()> {
         }
         if !partitions.is_empty() {
             table::print(&["database", "container", "partition", "lost"], partitions);
+        }
+        let alone = answer["knownAlone"].as_array().map_or(&[][..], Vec::as_slice);
+        if !alone.is_empty() {
+            println!("no other region knows these; they are gone with what is in them:");
+            table::print(&["database", "container"], alone);
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use orrery_node::account::Secret;
 use orrery_node::api::Consistency;
 use orrery_node::geo::bounds::{Bounds, Staleness};
+use orrery_node::geo::distribution::Distribution;
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::topology::Topology;
 use serde::Deserialize;
@@ -49,7 +50,9 @@ pub struct LinkEntry {
     latency_ms: f64,
     #[serde(default)]
     jitter_ms: f64,
+    distribution: Option<String>,
     bytes_per_second: Option<u64>,
+    queue_bytes: Option<usize>,
     #[serde(default)]
     loss: f64,
     #[serde(default)]
@@ -242,6 +245,7 @@ impl LinkEntry {
             (0.0..=1.0).contains(&self.loss),
             "the loss of a link is between 0 and 1"
         );
+        ensure!(self.queue_bytes != Some(0), "a link has room for at least one byte");
         let link = |from: &str, to: &str, settings: &LinkSettings| LinkConfig {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -250,7 +254,9 @@ impl LinkEntry {
         let settings = LinkSettings {
             latency: duration(self.latency_ms)?,
             jitter: duration(self.jitter_ms)?,
+            distribution: self.distribution()?,
             bytes_per_second: self.bytes_per_second,
+            queue_bytes: self.queue_bytes,
             loss: self.loss,
             ..LinkSettings::default()
         };
@@ -259,6 +265,20 @@ impl LinkEntry {
             links.push(link(&self.to, &self.from, &settings));
         }
         Ok(links)
+    }
+}
+
+impl LinkEntry {
+    fn distribution(&self) -> Result<Distribution> {
+        let Some(name) = &self.distribution else {
+            return Ok(Distribution::default());
+        };
+        Distribution::named(name).with_context(|| {
+            format!(
+                "the distribution of the link from {} to {} is fixed, uniform, normal or pareto",
+                self.from, self.to
+            )
+        })
     }
 }
 

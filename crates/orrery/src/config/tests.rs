@@ -97,6 +97,8 @@ key = "bXkgb3duIHNlY3JldCBrZXksIGxvbmcgZW5vdWdo"
 from = "West US"
 to = "northeurope"
 latency-ms = 70
+distribution = "pareto"
+queue-bytes = 1000000
 "#;
 
 #[test]
@@ -112,6 +114,11 @@ fn accounts_of_a_file_take_what_they_leave_out_from_the_plain_settings() {
     assert_ne!(usa.key, europe.key);
     let ends: Vec<_> = config.links.iter().map(|link| link.from.as_str()).collect();
     assert_eq!(ends, ["West US", "northeurope"], "there and back");
+    let settings = &config.links[0].settings;
+    assert_eq!(
+        (settings.distribution.name(), settings.queue_bytes),
+        ("pareto", Some(1_000_000))
+    );
 }
 
 #[test]

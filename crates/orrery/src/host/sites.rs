@@ -1,4 +1,4 @@
-//! Room for regions that come while an account is served: their part of a store, and an endpoint.
+//! Room for regions that come while an account is served, or live again: their part of a store, and an endpoint.
 
 use std::sync::{Arc, Weak};
 
@@ -49,6 +49,13 @@ impl Sites for AccountSites {
                 let message = format!("There is no room for the region: {error:#}.");
                 Error::new(Status::UNAVAILABLE, message)
             })
+        })
+    }
+
+    fn kill<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let killed = self.stores.kill(&region.name, self.number).await;
+            killed.map_err(|error| Error::bad_request(format!("The region cannot be killed: {error:#}.")))
         })
     }
 

@@ -19,7 +19,15 @@ pub struct Stores {
     /// Its cache is the budget of all stores.
     settings: EmbeddedSettings,
     /// By the plain name of the region.
-    open: Mutex<HashMap<String, Arc<SharedStore>>>,
+    open: Mutex<HashMap<String, Opened>>,
+}
+
+/// A store that is shared, and the same as what it is on disk.
+#[derive(Debug)]
+struct Opened {
+    shared: Arc<SharedStore>,
+    /// `None`: in memory.
+    disk: Option<Arc<EmbeddedStore>>,
 }
 
 impl Stores {
@@ -39,28 +47,50 @@ impl Stores {
         let name = directory_name(region);
         let mut open = self.open.lock().await;
         // A store is closed when the last account leaves the region, and opened again when one comes back.
-        if let Some(store) = open.get(&name).filter(|store| store.health() != Health::Closed) {
+        let opened = open.get(&name).map(|opened| &opened.shared);
+        if let Some(store) = opened.filter(|store| store.health() != Health::Closed) {
             return Ok(store.account(account));
         }
-        let store = SharedStore::new(self.open_new(&name).await?);
-        open.insert(name, Arc::clone(&store));
-        Ok(store.account(account))
+        let opened = self.open_new(&name).await?;
+        let part = opened.shared.account(account);
+        open.insert(name, opened);
+        Ok(part)
     }
 
-    async fn open_new(&self, name: &str) -> Result<Arc<dyn Store>> {
+    /// Ends one account's part of a region's store as if its process were killed: nothing is flushed. A store that nobody else
+    /// shares is opened from disk again.
+    pub async fn kill(&self, region: &str, account: u16) -> Result<()> {
+        let open = self.open.lock().await;
+        let opened = open.get(&directory_name(region)).context("the region has no store")?;
+        let disk = opened.disk.clone();
+        let disk = disk.context("what is kept in memory only would be lost")?;
+        if opened.shared.abandon(account) {
+            tokio::task::spawn_blocking(move || disk.abandon()).await?;
+        }
+        Ok(())
+    }
+
+    async fn open_new(&self, name: &str) -> Result<Opened> {
         let Some(root) = &self.root else {
-            return Ok(MemoryStore::new());
+            return Ok(Opened {
+                shared: SharedStore::new(MemoryStore::new()),
+                disk: None,
+            });
         };
         let (directory, settings) = (root.join("regions").join(name), self.settings.clone());
         let opened = tokio::task::spawn_blocking(move || open_directory(&directory, settings));
-        opened.await?
+        let disk = opened.await??;
+        Ok(Opened {
+            shared: SharedStore::new(Arc::clone(&disk) as Arc<dyn Store>),
+            disk: Some(disk),
+        })
     }
 }
 
-fn open_directory(directory: &Path, settings: EmbeddedSettings) -> Result<Arc<dyn Store>> {
+fn open_directory(directory: &Path, settings: EmbeddedSettings) -> Result<Arc<EmbeddedStore>> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let store = EmbeddedStore::open(directory, settings, Arc::new(Projector::default()));
-    Ok(store.with_context(|| format!("cannot open the data in {}", directory.display()))?)
+    store.with_context(|| format!("cannot open the data in {}", directory.display()))
 }
 
 /// A region's name as a directory: what tells two names apart, and nothing a file system minds.

@@ -185,10 +185,10 @@ impl World {
             let settings = LinkSettings {
                 latency,
                 jitter,
-                bytes_per_second: known.bytes_per_second,
                 loss: form.loss,
                 cut: form.cut,
                 paused: form.paused,
+                ..known
             };
             let set = account.fleet.set_link(&form.from, &form.to, settings);
             set.map_err(|_| not_found("there is no such link"))?;

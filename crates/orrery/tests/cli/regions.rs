@@ -10,13 +10,13 @@ use crate::support::{Server, export, fail, import, run, succeed, until};
 const NAMES: &str = "West US,North Europe,Southeast Asia";
 
 /// The endpoint of a region, as the ready line gives it.
-fn endpoint<'a>(server: &'a Server, name: &str) -> &'a str {
+pub fn endpoint<'a>(server: &'a Server, name: &str) -> &'a str {
     let regions = server.ready["accounts"][0]["regions"].as_array().unwrap();
     let region = regions.iter().find(|region| region["name"] == name).unwrap();
     region["endpoint"].as_str().unwrap()
 }
 
-fn region(server: &Server, arguments: &[&str]) -> Value {
+pub fn region(server: &Server, arguments: &[&str]) -> Value {
     let all = [&["region"], arguments, &["--json", "--endpoint", server.endpoint()]].concat();
     serde_json::from_str(&succeed(&all)).unwrap()
 }
@@ -29,19 +29,19 @@ fn writer(server: &Server) -> String {
     writer["name"].as_str().unwrap().to_owned()
 }
 
-fn lines(numbers: std::ops::Range<usize>) -> String {
+pub fn lines(numbers: std::ops::Range<usize>) -> String {
     numbers
         .map(|n| format!("{{\"id\":\"{n:03}\",\"pk\":\"key-{n}\"}}\n"))
         .collect()
 }
 
-fn count_at(endpoint: &str) -> usize {
+pub fn count_at(endpoint: &str) -> usize {
     let output = run(&["export", "db", "c", "--endpoint", endpoint]);
     String::from_utf8(output.stdout).unwrap().lines().count()
 }
 
 /// What the endpoint answers to a request without a signature: 401 when it serves.
-fn status_at(endpoint: &str) -> u16 {
+pub fn status_at(endpoint: &str) -> u16 {
     refusal_at(endpoint, "GET").0
 }
 

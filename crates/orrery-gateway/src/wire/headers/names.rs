@@ -68,6 +68,11 @@ names! {
     POPULATE_INDEX_METRICS_V2 = "x-ms-cosmos-populateindexmetrics-v2";
 }
 
+// Which user somewhere in the world a client stands for, where distances are simulated.
+names! {
+    CLIENT = "x-orrery-client";
+}
+
 // Change feeds, beyond what the service offers.
 names! {
     FEED_COMMITTED = "x-orrery-feed-committed";

@@ -334,3 +334,107 @@ async fn a_restart_goes_on_with_a_return() {
     assert_eq!(conflicts(&regions.writer()).await.len(), 5);
     regions.all_equal().await;
 }
+
+async fn delete(world: &World, n: usize) {
+    let verb = ItemVerb::Delete {
+        item: ItemSelector::Id(n.to_string()),
+    };
+    world.item(&document(n).0, verb).await.unwrap();
+}
+
+#[tokio::test]
+async fn deletions_of_a_partition_that_only_a_lost_region_has_split_are_kept() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..10).await;
+    regions.all_equal().await;
+    regions.set_links(&cut());
+    let west = regions.writer();
+    delete(&west, 1).await;
+    fill(&west, 10..12).await;
+    west.node.split("db", "c", 0).await.unwrap();
+    delete(&west, 2).await;
+    // What nobody else ever had is nobody else's loss.
+    delete(&west, 10).await;
+    regions.fleet.clone().take_offline(WEST).await.unwrap();
+    regions.set_links(&LinkSettings::default());
+    fill(&regions.writer(), 20..25).await;
+    regions.fleet.clone().take_online(WEST).await.unwrap();
+    let expected = [("create", "11"), ("delete", "1"), ("delete", "2")];
+    let expected = expected.map(|(kind, id)| (kind.to_owned(), id.to_owned()));
+    assert_eq!(told(&regions).await, expected);
+    regions.all_equal().await;
+    assert_eq!(
+        contents(&regions.writer()).await.len(),
+        15,
+        "they are there until somebody decides"
+    );
+}
+
+#[tokio::test]
+async fn a_loss_names_the_databases_and_containers_that_only_the_lost_region_knew() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    regions.set_links(&cut());
+    let west = regions.writer();
+    west.create_container("young", "").await.unwrap();
+    west.create_database("alone").await;
+    let loss = regions.fleet.clone().take_offline(WEST).await.unwrap();
+    let expected = [("alone".to_owned(), None), ("db".to_owned(), Some("young".to_owned()))];
+    assert_eq!(loss.known_alone, expected);
+}
+
+/// Kinds and ids of the conflicts of the container, sorted.
+async fn told(regions: &Regions) -> Vec<(String, String)> {
+    let kept = conflicts(&regions.writer()).await;
+    let one = |conflict: &orrery_model::json::Value| {
+        let content = orrery_model::json::parse_value(text(conflict, "content").as_bytes()).unwrap();
+        (
+            text(conflict, "operationType").to_owned(),
+            text(&content, "id").to_owned(),
+        )
+    };
+    let mut told: Vec<_> = kept.iter().map(one).collect();
+    told.sort();
+    told
+}
+
+fn deletes(ids: &[&str]) -> Vec<(String, String)> {
+    ids.iter().map(|id| ("delete".to_owned(), (*id).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn deletions_of_partitions_that_only_a_lost_region_has_merged_are_kept() {
+    let regions = Regions::of(Consistency::Session, 2).await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..10).await;
+    regions.all_equal().await;
+    regions.set_links(&cut());
+    let west = regions.writer();
+    delete(&west, 3).await;
+    west.node.merge("db", "c", (0, 1)).await.unwrap();
+    delete(&west, 4).await;
+    regions.fleet.clone().take_offline(WEST).await.unwrap();
+    regions.set_links(&LinkSettings::default());
+    regions.fleet.clone().take_online(WEST).await.unwrap();
+    assert_eq!(told(&regions).await, deletes(&["3", "4"]));
+    regions.all_equal().await;
+}
+
+#[tokio::test]
+async fn deletions_are_kept_although_the_region_that_took_over_has_split_since() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..10).await;
+    regions.all_equal().await;
+    regions.set_links(&cut());
+    delete(&regions.writer(), 5).await;
+    regions.fleet.clone().take_offline(WEST).await.unwrap();
+    regions.set_links(&LinkSettings::default());
+    // What it deletes itself is nobody's loss.
+    delete(&regions.writer(), 6).await;
+    regions.writer().node.split("db", "c", 0).await.unwrap();
+    regions.fleet.clone().take_online(WEST).await.unwrap();
+    assert_eq!(told(&regions).await, deletes(&["5"]));
+    regions.all_equal().await;
+}

@@ -290,6 +290,7 @@ impl Office {
             clock_skew_ms: 0,
             left_out: false,
             outage: None,
+            distances: Vec::new(),
         }
     }
 }

@@ -156,7 +156,7 @@ impl Handler for RegionalHandler {
         self.own_region()
     }
 
-    fn presence(&self) -> Presence {
+    fn presence(&self, _client: Option<&str>) -> Presence {
         match self.office.geography.mode() {
             Mode::Out => Presence::Retired,
             Mode::Reads | Mode::Writes => Presence::Here,
