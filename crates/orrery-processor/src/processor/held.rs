@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::unit::Unit;
 use crate::balance::Why;
@@ -136,7 +136,11 @@ impl HeldLease {
     }
 
     fn schedule(&mut self) {
-        self.renew_at = self.unit.clock.now() + self.unit.settings.timing.renew;
+        let (settings, clock) = (&self.unit.settings, &self.unit.clock);
+        let at = clock.now() + settings.timing.renew;
+        let since = settings.in_step_since;
+        let early = since.map(|since| out_of_step(clock.instant(at), since, settings.timing.renew / 2));
+        self.renew_at = at.saturating_sub(early.unwrap_or_default());
     }
 
     /// Renews; a position that was reached without a write of its own goes along.
@@ -339,6 +343,12 @@ impl HeldLease {
     }
 }
 
+/// How long after the last step an instant lies.
+fn out_of_step(at: Instant, since: Instant, step: Duration) -> Duration {
+    let past = at.saturating_duration_since(since).as_nanos() % step.as_nanos().max(1);
+    Duration::from_nanos(u64::try_from(past).unwrap_or_default())
+}
+
 /// What the owner says about its lease with renewals and checkpoints.
 struct Told {
     condition: Option<Condition>,
@@ -350,5 +360,24 @@ impl Told {
         lease
             .in_condition(self.condition.as_ref())
             .having_failed(self.n_failures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_that_renew_in_step_meet_whenever_they_began() {
+        let (since, renew) = (Instant::now(), Duration::from_secs(10));
+        for begun_ms in [0, 1, 1_234, 4_999, 5_000, 9_999, 123_456] {
+            let at = since + Duration::from_millis(begun_ms) + renew;
+            let early = out_of_step(at, since, renew / 2);
+            assert!(early < renew / 2, "{early:?}");
+            assert_eq!((at - early - since).as_millis() % 5_000, 0, "{begun_ms}");
+            // From then on it is renewed once in its time, although every renewal is a little late.
+            let next = at - early + Duration::from_millis(7) + renew;
+            assert_eq!(next - out_of_step(next, since, renew / 2), at - early + renew);
+        }
     }
 }
