@@ -145,7 +145,7 @@ impl ProcessorBuilder {
     }
 
     /// Renews at moments that are counted from `since`, the same ones for all units of a process that are told so: together they
-    /// cost less than one by one. For that a lease is renewed early, by up to half its time.
+    /// cost less than one by one. For that a lease is renewed early once, when it was taken.
     pub fn renew_in_step(mut self, since: Instant) -> ProcessorBuilder {
         self.settings.in_step_since = Some(since);
         self

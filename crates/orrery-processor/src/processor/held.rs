@@ -9,10 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::unit::Unit;
 use crate::balance::Why;
+use crate::clock::out_of_step;
 use crate::error::StoreError;
 use crate::events::{Event, Loss};
 use crate::fence::Fence;
@@ -139,7 +140,7 @@ impl HeldLease {
         let (settings, clock) = (&self.unit.settings, &self.unit.clock);
         let at = clock.now() + settings.timing.renew;
         let since = settings.in_step_since;
-        let early = since.map(|since| out_of_step(clock.instant(at), since, settings.timing.renew / 2));
+        let early = since.map(|since| out_of_step(clock.instant(at), since, settings.timing.renew));
         self.renew_at = at.saturating_sub(early.unwrap_or_default());
     }
 
@@ -343,12 +344,6 @@ impl HeldLease {
     }
 }
 
-/// How long after the last step an instant lies.
-fn out_of_step(at: Instant, since: Instant, step: Duration) -> Duration {
-    let past = at.saturating_duration_since(since).as_nanos() % step.as_nanos().max(1);
-    Duration::from_nanos(u64::try_from(past).unwrap_or_default())
-}
-
 /// What the owner says about its lease with renewals and checkpoints.
 struct Told {
     condition: Option<Condition>,
@@ -360,24 +355,5 @@ impl Told {
         lease
             .in_condition(self.condition.as_ref())
             .having_failed(self.n_failures)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_that_renew_in_step_meet_whenever_they_began() {
-        let (since, renew) = (Instant::now(), Duration::from_secs(10));
-        for begun_ms in [0, 1, 1_234, 4_999, 5_000, 9_999, 123_456] {
-            let at = since + Duration::from_millis(begun_ms) + renew;
-            let early = out_of_step(at, since, renew / 2);
-            assert!(early < renew / 2, "{early:?}");
-            assert_eq!((at - early - since).as_millis() % 5_000, 0, "{begun_ms}");
-            // From then on it is renewed once in its time, although every renewal is a little late.
-            let next = at - early + Duration::from_millis(7) + renew;
-            assert_eq!(next - out_of_step(next, since, renew / 2), at - early + renew);
-        }
     }
 }
