@@ -220,6 +220,8 @@ where
         ..
     } = served;
     let settings = pipeline.settings();
+    // One on this machine cannot vanish without its socket telling.
+    let is_far = !peer.address.ip().to_canonical().is_loopback();
     let mut builder = hyper::server::conn::http2::Builder::new(tasks);
     builder
         .timer(TokioTimer::new())
@@ -228,7 +230,7 @@ where
         .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES)
-        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_interval(is_far.then_some(HTTP2_PING_INTERVAL))
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
     let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
     let mut connection = pin!(builder.serve_connection(io, service));

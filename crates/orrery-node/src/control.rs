@@ -37,7 +37,7 @@ pub struct Control {
     writing: Mutex<()>,
     events: Events,
     /// How far into the log the catalogue shows it.
-    shown: Watched<Lsn>,
+    shown: Arc<Watched<Lsn>>,
     /// The highest log number that was given to a change, whether it was committed or not.
     logs_given: AtomicU64,
     /// What this region owes the others for what it writes into the log.
@@ -61,7 +61,7 @@ impl Control {
             log: RwLock::new(log),
             is_owner: AtomicBool::new(role != Role::Follow),
             catalogue: RwLock::new(catalogue),
-            shown: Watched::new(shown),
+            shown: Arc::new(Watched::new(shown)),
             clock,
             writing: Mutex::new(()),
             events,
@@ -160,6 +160,11 @@ impl Control {
     /// How far into the log the catalogue shows it.
     pub fn shown(&self) -> Lsn {
         *self.shown.read()
+    }
+
+    /// The same to wait for: it changes whenever the catalogue does, also when that is read anew at the same place.
+    pub fn watch(&self) -> &Arc<Watched<Lsn>> {
+        &self.shown
     }
 
     /// Waits until the catalogue shows the log up to `lsn`.

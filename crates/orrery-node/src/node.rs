@@ -81,11 +81,20 @@ pub struct Node {
     account: RwLock<Arc<Account>>,
     pub(crate) query_cache: QueryCache,
     /// Wakes who applies changed indexing policies.
-    pub(crate) policy_changed: Notify,
+    pub(crate) policy_changed: Arc<Notify>,
+    /// Told when something was written that ends soon.
+    pub(crate) expiring: Arc<Notify>,
     keys: RwLock<Arc<AccountKeys>>,
     pub(crate) partitions: RwLock<HashMap<LogId, Arc<Partition>>>,
     /// In a cluster: everything the system log asks of this node is done up to there.
     pub(crate) carried_out: watch::Sender<Lsn>,
+}
+
+impl Drop for Node {
+    /// Whoever looks after it waits to be told of something, and would wait for ever.
+    fn drop(&mut self) {
+        self.tasks.end();
+    }
 }
 
 /// Queries that take long run on no more threads than there are processors.
@@ -139,7 +148,8 @@ impl Node {
             keys: RwLock::new(Arc::new(keys)),
             partitions: RwLock::default(),
             carried_out: watch::Sender::default(),
-            policy_changed: Notify::new(),
+            policy_changed: Arc::default(),
+            expiring: Arc::default(),
             query_cache: QueryCache::default(),
             changing_role: tokio::sync::Mutex::default(),
             resharding: reshard::AtWork::default(),

@@ -111,6 +111,7 @@ impl Node {
             definition: Arc::clone(&container.definition),
             cache: Arc::clone(&self.cache),
             clock: Arc::clone(&self.clock),
+            expiring: Arc::clone(&self.expiring),
             last_at: state.head_at,
         };
         self.tasks.spawn(writer.run(inbox, ended.drop_guard()));
@@ -120,6 +121,9 @@ impl Node {
             .insert(range.log, Arc::clone(&partition));
         if state.definition_version < container.definition_version && state.children.is_empty() {
             partition.command(define(container)).await?;
+        }
+        if !state.index.is_ready() {
+            self.policy_changed.notify_one();
         }
         Ok(partition)
     }

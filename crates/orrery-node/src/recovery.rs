@@ -9,7 +9,7 @@ use orrery_partition::storage::Health;
 use crate::events;
 use crate::node::Node;
 
-/// How often the store's health is looked at, and how long between attempts to reopen.
+/// How often the store's health is looked at while something is wrong with it, and how long between attempts to reopen.
 const INTERVAL: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -21,11 +21,21 @@ pub async fn run(node: Weak<Node>) {
     let mut pause = INTERVAL;
     let mut known = Health::Writable;
     loop {
+        let Some(ailing) = node.upgrade().map(|node| node.store.ails()) else {
+            return;
+        };
+        let due = async {
+            tokio::time::sleep(pause).await;
+            // While all is well nobody looks; what has been wrong and is right again is told as well.
+            if known == Health::Writable {
+                ailing.await;
+            }
+        };
         tokio::select! {
             biased;
             // Both are safe to drop: neither has begun anything.
             () = &mut stopped => return,
-            () = tokio::time::sleep(pause) => {}
+            () = due => {}
         }
         let Some(node) = node.upgrade() else { return };
         let health = node.store.health();

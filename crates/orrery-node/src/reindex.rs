@@ -18,48 +18,73 @@ use crate::partition::Partition;
 
 /// Items indexed by one step.
 const STEP_ITEMS: u32 = 200;
-/// How often partitions are looked at without being told: those opened by a split, a restore or a failover.
-const LOOK_AROUND: Duration = Duration::from_secs(2);
+/// Until partitions are looked at after the catalogue has changed, however often it does, and until one that could not be
+/// brought up to date is tried again.
+const PAUSE: Duration = Duration::from_secs(2);
 
+/// Whether everything is indexed as its policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    Done,
+    Unfinished,
+}
+
+/// Looks at the partitions at once when a policy has changed, and a little later when the catalogue has, or the region's role: a
+/// split, a restore or a failover may have opened some whose index is unfinished.
 pub async fn run(node: Weak<Node>) {
-    let Some(stopped) = node.upgrade().map(|node| node.tasks.stopped()) else {
-        return;
-    };
+    let Some(strong) = node.upgrade() else { return };
+    let (stopped, changed) = (strong.tasks.stopped(), Arc::clone(&strong.policy_changed));
+    let catalogue = Arc::clone(strong.control.watch());
+    drop(strong);
     tokio::pin!(stopped);
     loop {
         let Some(strong) = node.upgrade() else { return };
-        tokio::select! {
+        let seen = catalogue.n_changes();
+        let round = tokio::select! {
             biased;
             // All are safe to drop: a step that was sent is decided and answered without us.
             () = &mut stopped => return,
-            () = round(&strong) => {}
-        }
+            round = round(&strong) => round,
+        };
+        drop(strong);
+        let due = async {
+            if round == Round::Done {
+                catalogue.changed_since(seen).await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        };
         tokio::select! {
             biased;
             () = &mut stopped => return,
-            () = strong.policy_changed.notified() => {}
-            () = tokio::time::sleep(LOOK_AROUND) => {}
+            () = changed.notified() => {}
+            () = due => {}
         }
     }
 }
 
 /// Brings every partition's index up to date. A region that follows gets the steps of the one that writes.
-async fn round(node: &Arc<Node>) {
+async fn round(node: &Arc<Node>) -> Round {
+    let mut outcome = Round::Done;
     if !node.duty.may_write_some() {
-        return;
+        return outcome;
     }
     let containers: Vec<Arc<ContainerEntry>> = node.control.catalogue().containers().cloned().collect();
     for container in containers {
         for range in &container.ranges {
-            let Ok(partition) = node.partition(range) else { continue };
-            if !partition.is_owned() {
+            let Some(partition) = node.partition(range).ok().filter(|found| found.is_owned()) else {
+                // Where there is no other owner it is about to be opened here.
+                if !node.duty.clustered {
+                    outcome = Round::Unfinished;
+                }
                 continue;
-            }
+            };
             if let Err(error) = apply(&partition).await {
                 tracing::debug!(%error, "indexing stopped; it is tried again");
+                outcome = Round::Unfinished;
             }
         }
     }
+    outcome
 }
 
 async fn apply(partition: &Partition) -> Result<()> {

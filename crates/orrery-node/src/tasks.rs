@@ -34,19 +34,19 @@ impl Tasks {
             .map_err(|_| Error::new(Status::INTERNAL, "The operation ended without an answer."))?
     }
 
-    /// Asks every task to end, and waits for none.
-    pub fn end(&self) {
-        self.stop.cancel();
-    }
-
     /// Completes when the node stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.stop.clone().cancelled_owned()
     }
 
+    /// Asks every task to end, without waiting.
+    pub fn end(&self) {
+        self.stop.cancel();
+    }
+
     /// Asks every task to end and waits for them, up to a deadline.
     pub async fn stop(&self, deadline: Duration) {
-        self.stop.cancel();
+        self.end();
         self.tracker.close();
         if tokio::time::timeout(deadline, self.tracker.wait()).await.is_err() {
             tracing::warn!(n_tasks = self.tracker.len(), "tasks did not end in time");

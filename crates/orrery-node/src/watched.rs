@@ -3,6 +3,7 @@
 //! Like a `watch` channel, except that those who wait are woken in the order in which they began to, where a channel wakes them
 //! in an order of its own: with one thread, one clock and one seed a run repeats itself, which simulations rely on.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::Notify;
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 pub struct Watched<T> {
     value: RwLock<T>,
     changed: Notify,
+    n_changes: AtomicU64,
 }
 
 impl<T> Watched<T> {
@@ -18,6 +20,7 @@ impl<T> Watched<T> {
         Watched {
             value: RwLock::new(value),
             changed: Notify::new(),
+            n_changes: AtomicU64::new(0),
         }
     }
 
@@ -37,8 +40,19 @@ impl<T> Watched<T> {
     /// The same, with an answer.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let answer = change(&mut self.value.write().unwrap_or_else(PoisonError::into_inner));
+        self.n_changes.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_waiters();
         answer
+    }
+
+    /// How often it has been changed. Asked before the value is looked at, it tells whether there is something new to see.
+    pub fn n_changes(&self) -> u64 {
+        self.n_changes.load(Ordering::Acquire)
+    }
+
+    /// Waits until it has been changed more often than that, also to what it was. Safe to drop.
+    pub async fn changed_since(&self, n_changes: u64) {
+        self.wait_for(|_| self.n_changes() != n_changes).await;
     }
 
     /// Waits until the value is as wanted. Safe to drop.
@@ -80,6 +94,16 @@ mod tests {
             one.await.unwrap();
         }
         assert_eq!(*woken.lock().unwrap(), (0..50).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_change_to_the_same_value_is_a_change() {
+        let watched = Watched::new(7);
+        let seen = watched.n_changes();
+        let unchanged = tokio::time::timeout(std::time::Duration::ZERO, watched.changed_since(seen));
+        assert!(unchanged.await.is_err());
+        watched.set(7);
+        watched.changed_since(seen).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

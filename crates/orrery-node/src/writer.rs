@@ -17,7 +17,7 @@ use orrery_partition::overlay::Overlay;
 use orrery_partition::project;
 use orrery_partition::storage::{Log, Staged, StorageError};
 use orrery_partition::stored::StoredItem;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
 use crate::cache::CacheKey;
@@ -25,6 +25,7 @@ use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::geo::duty::{EVERYWHERE_WAIT, LogDuty, Term, unconfirmed, write_forbidden};
 use crate::partition::{Answer, Held, Job};
+use crate::purge;
 use crate::tasks::Tasks;
 
 /// Commands that may wait; more make their senders wait.
@@ -43,6 +44,8 @@ pub struct Writer {
     pub definition: Arc<ContainerDefinition>,
     pub cache: Arc<Caches>,
     pub clock: Arc<dyn Clock>,
+    /// Told when something was written that ends soon.
+    pub expiring: Arc<Notify>,
     /// Time never runs backwards in a log.
     pub last_at: Timestamp,
 }
@@ -178,13 +181,19 @@ impl Writer {
     }
 
     async fn commit(&mut self, decided: Vec<Decided>, staged: Vec<Staged>, term: Term) {
+        let ends_soon = purge::has_short_lived(&self.definition, &staged);
         let appended = if staged.is_empty() {
             Ok(())
         } else {
             self.append(staged).await
         };
         match appended {
-            Ok(()) => self.acknowledge(decided, term),
+            Ok(()) => {
+                if ends_soon {
+                    self.expiring.notify_one();
+                }
+                self.acknowledge(decided, term);
+            }
             Err(error) => {
                 tracing::warn!(log = %self.log.id(), %error, "an append failed");
                 let is_anothers = matches!(error, StorageError::Fenced { actual } if actual.lsn > Lsn::ZERO);

@@ -140,6 +140,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Whether writes are taken, and why not.
     fn health(&self) -> Health;
 
+    /// Ends when the store is not, or has meanwhile not been, [`Health::Writable`]: whoever looks after it need not ask again and
+    /// again. One that cannot tell says so at once. The future keeps nothing of the store open.
+    fn ails(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// After a failed sync: reopens the files, verifies what they hold, and takes writes again.
     fn reopen(&self) -> BoxFuture<'_, Result<()>>;
 

@@ -47,6 +47,12 @@ impl Clock {
     }
 }
 
+/// How long after the last whole `step` since then an instant lies. What begins by so much earlier meets others that do the same.
+pub fn out_of_step(at: Instant, since: Instant, step: Duration) -> Duration {
+    let past = at.saturating_duration_since(since).as_nanos() % step.as_nanos().max(1);
+    Duration::from_nanos(u64::try_from(past).unwrap_or_default())
+}
+
 /// Less than this is not a sleep, but what passes between looks at two clocks.
 const SLEEP_MIN: Duration = Duration::from_millis(100);
 
@@ -101,6 +107,19 @@ pub fn jitter() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_done_in_step_meets_whenever_it_began_and_is_done_once_in_its_time() {
+        let (since, step) = (Instant::now(), Duration::from_secs(10));
+        for begun_ms in [0, 1, 1_234, 9_999, 10_000, 123_456] {
+            let at = since + Duration::from_millis(begun_ms) + step;
+            let first = at - out_of_step(at, since, step);
+            assert_eq!((first - since).as_millis() % 10_000, 0, "{begun_ms}");
+            // A little late every time, and yet not later and later.
+            let next = first + Duration::from_millis(7) + step;
+            assert_eq!(next - out_of_step(next, since, step), first + step);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_and_its_timers_agree_while_the_machine_is_awake() {

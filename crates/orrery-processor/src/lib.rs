@@ -65,6 +65,7 @@ pub mod store;
 pub mod testkit;
 pub mod token;
 
+pub use clock::out_of_step;
 pub use delegate::{Batch, BatchContext, CheckpointError, ItemFailure, Outcome, RawBatch, Saved};
 pub use events::{Event, Filled, Loss};
 pub use metrics::{Labels, LeaseChange, Metrics, NoMetrics};

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::Cause;
 
 /// How long servers that can may hold an empty answer back from roles, whose connections expect it.
-pub(crate) const LONG_POLL: Duration = Duration::from_secs(40);
+pub(crate) const LONG_POLL: Duration = Duration::from_secs(55);
 /// Between two attempts to start.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long what is under way may take to finish.

@@ -15,6 +15,8 @@ use orrery_partition::storage::{
     BoxFuture, Health, Log, LogInfo, Project, Result, Role, Seed, StorageError, Store, StoreStats,
 };
 
+use tokio::sync::Notify;
+
 use crate::frame;
 
 use catalog::{Catalog, LogState};
@@ -77,6 +79,8 @@ struct Shared {
     files: Arc<dyn Files>,
     settings: EmbeddedSettings,
     condition: Mutex<Condition>,
+    /// Told whenever something keeps writes from being taken.
+    ails: Arc<Notify>,
     log_bytes: AtomicU64,
     stats: Stats,
 }
@@ -126,6 +130,7 @@ impl EmbeddedStore {
             files,
             settings,
             condition: Mutex::new(Condition::Writable),
+            ails: Arc::default(),
             log_bytes: AtomicU64::new(segments.size_bytes()),
             stats: Stats::default(),
         });
@@ -225,6 +230,7 @@ impl Shared {
     fn set_read_only(&self, why: String) {
         tracing::error!(reason = why, "the store is read-only until it is reopened");
         *self.condition() = Condition::ReadOnly(why);
+        self.ails.notify_waiters();
     }
 
     fn set_writable(&self) {
@@ -233,6 +239,7 @@ impl Shared {
 
     fn set_closed(&self) {
         *self.condition() = Condition::Closed;
+        self.ails.notify_waiters();
     }
 
     fn set_log_bytes(&self, bytes: u64) {
@@ -331,6 +338,15 @@ impl Store for EmbeddedStore {
 
     fn health(&self) -> Health {
         self.shared.health()
+    }
+
+    fn ails(&self) -> BoxFuture<'static, ()> {
+        // Made before the look, so that nothing in between goes unnoticed.
+        let ailing = Arc::clone(&self.shared.ails).notified_owned();
+        match self.shared.health() {
+            Health::Writable => Box::pin(ailing),
+            _ => Box::pin(std::future::ready(())),
+        }
     }
 
     fn reopen(&self) -> BoxFuture<'_, Result<()>> {

@@ -120,6 +120,14 @@ impl Store for MemoryStore {
         }
     }
 
+    /// Nothing can happen to it but to be closed, which ends whoever looks after it as well.
+    fn ails(&self) -> BoxFuture<'static, ()> {
+        match self.health() {
+            Health::Writable => Box::pin(std::future::pending()),
+            _ => Box::pin(std::future::ready(())),
+        }
+    }
+
     fn reopen(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move { self.lock().check_open() })
     }

@@ -210,6 +210,15 @@ impl Store for Part {
         }
     }
 
+    fn ails(&self) -> BoxFuture<'static, ()> {
+        // In this order: whoever reopens the store leaves this account behind before the store takes writes again.
+        let ailing = self.store().ails();
+        match self.health() {
+            Health::Writable => ailing,
+            _ => Box::pin(std::future::ready(())),
+        }
+    }
+
     fn reopen(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.reopen_once())
     }

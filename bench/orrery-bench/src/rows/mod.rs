@@ -35,7 +35,7 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 /// Batches of documents sent at once to fill a container.
 const BATCHES_IN_FLIGHT: usize = 8;
 /// How long a filled server may go on working, and for how long it must not have.
-const SETTLE_MAX: Duration = Duration::from_secs(120);
+const SETTLE_MAX: Duration = Duration::from_secs(600);
 const SETTLE_LOOK: Duration = Duration::from_millis(500);
 
 /// A group of rows that share their servers.

@@ -134,6 +134,11 @@ impl Duty {
         self.term.wait_for(|term| *term != now).await;
     }
 
+    /// Waits until there may be a log that is written here.
+    pub async fn begins_to_write(&self) {
+        self.term.wait_for(|_| self.may_write_some()).await;
+    }
+
     pub fn is_left_out(&self) -> bool {
         self.left_out.load(Ordering::Acquire)
     }

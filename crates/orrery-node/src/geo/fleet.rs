@@ -62,7 +62,7 @@ pub struct RegionParts {
 /// The regions of one account.
 #[derive(Debug)]
 pub struct Fleet {
-    topology: RwLock<Arc<Topology>>,
+    pub(super) topology: Arc<Watched<Arc<Topology>>>,
     pub(super) keeper: Arc<dyn TopologyKeeper>,
     /// Of new regions.
     pub(super) settings: NodeSettings,
@@ -85,7 +85,7 @@ pub struct Fleet {
     /// Versions that conflicts had no room for and that were dropped because somebody said so.
     pub(super) n_dropped: AtomicU64,
     /// After how long without an answer from the writer another region takes over by itself.
-    pub(super) managed_failover: Mutex<Option<Duration>>,
+    pub(super) managed_failover: Arc<Watched<Option<Duration>>>,
     pub(super) events: Events,
     pub(super) tasks: Tasks,
 }
@@ -115,7 +115,7 @@ impl Fleet {
         let (nodes, clocks) = start_nodes(&settings, promise, parts, &topology, &events).await?;
         let regions: Vec<RegionId> = nodes.keys().copied().collect();
         let fleet = Arc::new(Fleet {
-            topology: RwLock::new(Arc::new(topology)),
+            topology: Arc::new(Watched::new(Arc::new(topology))),
             keeper,
             settings,
             promise,
@@ -133,7 +133,7 @@ impl Fleet {
             holds: Mutex::default(),
             n_lost: AtomicU64::new(0),
             n_dropped: AtomicU64::new(0),
-            managed_failover: Mutex::default(),
+            managed_failover: Arc::default(),
             tasks: Tasks::default(),
         });
         fleet
@@ -162,7 +162,12 @@ impl Fleet {
     }
 
     pub fn topology(&self) -> Arc<Topology> {
-        Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.topology.read())
+    }
+
+    /// Waits until another region than this takes writes.
+    pub async fn writer_changes(&self, from: RegionId) {
+        self.topology.wait_for(|topology| topology.writer().id != from).await;
     }
 
     /// The node of a region that is online.
@@ -318,7 +323,7 @@ impl Fleet {
     }
 
     pub(super) fn set_topology(&self, next: Topology) {
-        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.topology.set(Arc::new(next));
         self.hold_what_is_out();
         self.publish();
     }
@@ -397,6 +402,13 @@ impl Fleet {
 
     fn following(&self) -> std::sync::MutexGuard<'_, BTreeMap<RegionId, Following>> {
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Fleet {
+    /// Whoever looks after it waits to be told of something, and would wait for ever.
+    fn drop(&mut self) {
+        self.tasks.end();
     }
 }
 

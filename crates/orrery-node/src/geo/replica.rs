@@ -181,7 +181,7 @@ impl Replica {
     async fn follow_partitions(self: &Arc<Self>, stopping: &CancellationToken, running: &TaskTracker) {
         let mut tasks: BTreeMap<LogId, DropGuard> = BTreeMap::new();
         loop {
-            let seen = self.node.control.lsn();
+            let seen = self.node.control.watch().n_changes();
             let named = self.node.ranges_by_log();
             tasks.retain(|log, _| named.contains_key(log));
             for (log, range) in named {
@@ -189,12 +189,8 @@ impl Replica {
                     .entry(log)
                     .or_insert_with(|| self.spawn_follower(range, stopping, running));
             }
-            tokio::select! {
-                biased;
-                // Both are safe to drop. The second notices a log that was installed anew with another position.
-                () = self.node.control.changed_after(seen) => {}
-                () = tokio::time::sleep(PAUSE_MAX) => {}
-            }
+            // Also when the log was installed anew, at whatever position.
+            self.node.control.watch().changed_since(seen).await;
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::failover::AcceptLoss;
 use super::fleet::{Fleet, refused};
 use super::level::wait_level;
-use super::topology::{RegionId, RegionState};
+use super::topology::{Region, RegionId, RegionState};
 use crate::node::Node;
 
 /// How long a caller waits for a region to serve. It goes on without them.
@@ -38,13 +38,17 @@ pub async fn run(fleet: Weak<Fleet>, stopped: impl Future<Output = ()>) {
 }
 
 async fn look_after(fleet: Weak<Fleet>) {
+    let Some(known) = fleet.upgrade().map(|fleet| Arc::clone(&fleet.topology)) else {
+        return;
+    };
+    let is_coming = |region: &Region| region.state == RegionState::Seeding;
     let mut paused: BTreeMap<RegionId, Instant> = BTreeMap::new();
     loop {
+        known.wait_for(|known| known.regions.iter().any(is_coming)).await;
         sleep(INTERVAL).await;
         let Some(fleet) = fleet.upgrade() else { return };
         let topology = fleet.topology();
-        let coming = topology.regions.iter();
-        for region in coming.filter(|region| region.state == RegionState::Seeding) {
+        for region in topology.regions.iter().filter(|region| is_coming(region)) {
             if paused.get(&region.id).is_some_and(|until| *until > Instant::now()) {
                 continue;
             }

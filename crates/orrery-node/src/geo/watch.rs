@@ -40,8 +40,18 @@ pub async fn run(fleet: Weak<Fleet>, stopped: impl Future<Output = ()>) {
 }
 
 async fn look_after(fleet: Weak<Fleet>) {
+    let Some((promise, wish)) = fleet
+        .upgrade()
+        .map(|fleet| (fleet.promise, Arc::clone(&fleet.managed_failover)))
+    else {
+        return;
+    };
     let mut unreachable_since = None;
     loop {
+        if promise != Promise::Everywhere {
+            // Until somebody wishes so there is nothing to look at.
+            wish.wait_for(Option::is_some).await;
+        }
         tokio::time::sleep(INTERVAL).await;
         let Some(fleet) = fleet.upgrade() else { return };
         if fleet.promise == Promise::Everywhere {
@@ -56,11 +66,11 @@ async fn look_after(fleet: Weak<Fleet>) {
 impl Fleet {
     /// Lets another region take over by itself when the one that writes cannot be reached for this long; `None`: never.
     pub fn set_managed_failover(&self, after: Option<Duration>) {
-        *self.managed_failover.lock().unwrap_or_else(PoisonError::into_inner) = after;
+        self.managed_failover.set(after);
     }
 
     fn managed_failover_after(&self) -> Option<Duration> {
-        *self.managed_failover.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.managed_failover.read()
     }
 
     /// Leaves out who is too slow, as many as there may be, and takes in who has caught up.

@@ -212,6 +212,29 @@ async fn purging_gives_the_space_of_expired_items_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_ends_soon_is_removed_in_time_however_long_nothing_has_ended_before() {
+    let interval = Duration::from_secs(1);
+    let world = World::with(orrery_node::NodeSettings {
+        purge_interval: interval,
+        ..settings()
+    })
+    .await;
+    world.with_container(r#","defaultTtl":-1"#).await;
+    create(&world, "stays", "").await;
+    create(&world, "later", r#","ttl":600"#).await;
+    for intervals in [95, 103, 107] {
+        let_purge(&world, interval, intervals).await;
+        create(&world, "soon", r#","ttl":5"#).await;
+        let_purge(&world, interval, 4).await;
+        assert_eq!(n_stored(&world), 3);
+        let_purge(&world, interval, 3).await;
+        assert_eq!(n_stored(&world), 2, "{intervals}");
+    }
+    let_purge(&world, interval, 290).await;
+    assert_eq!(n_stored(&world), 1, "what ended later is gone as well");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_jumps_forward_destroys_nothing_at_once() {
     let interval = Duration::from_secs(1);
     let world = World::with(orrery_node::NodeSettings {

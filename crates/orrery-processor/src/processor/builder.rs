@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::Processor;
 use super::settings::{Checkpoint, Concurrency, GiveUp, KeyOrder, LeaseTiming, Poll, Settings, WindowPolicy};
@@ -132,6 +133,21 @@ impl ProcessorBuilder {
 
     pub fn lease_timing(mut self, timing: LeaseTiming) -> ProcessorBuilder {
         self.settings.timing = timing;
+        self
+    }
+
+    /// How often a host looks at the leases while it holds all of its unit and nobody asks for any. What others do to them it
+    /// notices when it renews; that the unit is paused, or lacks a lease, takes up to this long. One that joins is not given its
+    /// share in time, and takes it: meant for units that have one host.
+    pub fn look_when_alone(mut self, every: Duration) -> ProcessorBuilder {
+        self.settings.look_when_alone = Some(every);
+        self
+    }
+
+    /// Renews at moments that are counted from `since`, the same ones for all units of a process that are told so: together they
+    /// cost less than one by one. For that a lease is renewed early once, when it was taken.
+    pub fn renew_in_step(mut self, since: Instant) -> ProcessorBuilder {
+        self.settings.in_step_since = Some(since);
         self
     }
 

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::unit::Unit;
 use crate::balance::Why;
+use crate::clock::out_of_step;
 use crate::error::StoreError;
 use crate::events::{Event, Loss};
 use crate::fence::Fence;
@@ -136,7 +137,11 @@ impl HeldLease {
     }
 
     fn schedule(&mut self) {
-        self.renew_at = self.unit.clock.now() + self.unit.settings.timing.renew;
+        let (settings, clock) = (&self.unit.settings, &self.unit.clock);
+        let at = clock.now() + settings.timing.renew;
+        let since = settings.in_step_since;
+        let early = since.map(|since| out_of_step(clock.instant(at), since, settings.timing.renew));
+        self.renew_at = at.saturating_sub(early.unwrap_or_default());
     }
 
     /// Renews; a position that was reached without a write of its own goes along.

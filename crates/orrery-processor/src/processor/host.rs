@@ -96,6 +96,8 @@ pub(crate) struct Host {
     /// Ids of lease documents that cannot be read, as far as they were told.
     unreadable: BTreeSet<String>,
     paused: bool,
+    /// Held is all there is, and nobody asks for any of it.
+    is_alone: bool,
     tiling_checked_at: Option<Duration>,
 }
 
@@ -112,13 +114,15 @@ impl Host {
             uncertain: Vec::new(),
             unreadable: BTreeSet::new(),
             paused: false,
+            is_alone: false,
             tiling_checked_at: None,
         }
     }
 
     /// Runs until stopped. `first` is told when the first cycle is over.
     pub async fn run(mut self, first: oneshot::Sender<()>) -> Stopped {
-        let mut ticks = interval(self.unit.settings.timing.acquire);
+        let acquire = self.unit.settings.timing.acquire;
+        let mut ticks = interval(acquire);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut first, unit) = (Some(first), Arc::clone(&self.unit));
         loop {
@@ -127,14 +131,19 @@ impl Host {
                 biased;
                 () = self.controls.stopping.cancelled() => break,
                 Some(ended) = self.workers.join_next_with_id() => {
+                    let was_alone = std::mem::take(&mut self.is_alone);
                     if self.ended(ended) {
                         ticks.reset_immediately();
+                    } else if was_alone {
+                        ticks.reset_after(acquire);
                     }
                 }
                 () = unit.reshaped.notified() => ticks.reset_immediately(),
                 _ = ticks.tick() => {
                     if self.guarded_cycle().await {
                         ticks.reset_immediately();
+                    } else if let Some(every) = unit.settings.look_when_alone.filter(|_| self.is_alone) {
+                        ticks.reset_after(every);
                     }
                     // Whoever started us may have gone away.
                     let _ = first.take().map(|first| first.send(()));
@@ -224,6 +233,7 @@ impl Host {
 
     /// One look at the leases, and what follows from it. Whether there are new ones, so that the next look need not wait.
     async fn cycle(&mut self) -> bool {
+        self.is_alone = false;
         let asked_at = self.unit.clock.now();
         let Some(listed) = self.list().await else {
             return false;
@@ -244,7 +254,16 @@ impl Host {
         );
         self.perform(actions, &listed).await;
         self.measure();
-        self.check_tiling(&listed).await
+        let has_new = self.check_tiling(&listed).await;
+        self.is_alone = !has_new && !self.paused && self.holds_all(&listed);
+        has_new
+    }
+
+    /// Whether this host holds every lease of its unit, and nobody asks for any.
+    fn holds_all(&self, listed: &UnitListing) -> bool {
+        let leases = &listed.listing.leases;
+        let is_plain = listed.listing.wants.is_empty() && listed.unreadable.is_empty() && !listed.is_foreign;
+        is_plain && !leases.is_empty() && leases.iter().all(|lease| self.running.contains_key(&lease.id))
     }
 
     async fn list(&self) -> Option<UnitListing> {

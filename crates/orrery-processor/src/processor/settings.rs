@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::balance::BalanceSettings;
 use crate::error::BuildError;
 use crate::lease::FeedMode;
@@ -160,6 +162,10 @@ pub struct Settings {
     pub checkpoint: Checkpoint,
     pub concurrency: Concurrency,
     pub timing: LeaseTiming,
+    /// How often a host looks at the leases while it holds all of its unit.
+    pub look_when_alone: Option<Duration>,
+    /// Since when renewals are in step with those of other units.
+    pub in_step_since: Option<Instant>,
     pub balance: BalanceSettings,
     pub retry: RetryPolicy,
     pub give_up: GiveUp,
@@ -184,6 +190,8 @@ impl Default for Settings {
             checkpoint: Checkpoint::default(),
             concurrency: Concurrency::default(),
             timing: LeaseTiming::default(),
+            look_when_alone: None,
+            in_step_since: None,
             balance: BalanceSettings::default(),
             retry: RetryPolicy::default(),
             give_up: GiveUp::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use orrery_processor::token::FeedToken;
 use orrery_processor::{BatchContext, Event, Poll, Position, RawBatch};
 
+use crate::door::Door;
 use crate::scene::{Scene, next};
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -23,6 +24,43 @@ async fn polls_follow_the_interval_when_idle_and_do_not_pause_between_full_pages
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!((9..=11).contains(&(scene.feed.n_reads() - n_before)));
     running.stop(GRACE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_holds_everything_looks_seldom_until_something_happens_to_its_leases() {
+    let (scene, minute) = (Scene::new(1), Duration::from_secs(60));
+    let door = Door::new(&scene.leases);
+    let alone = || scene.host("a").leases(door.clone()).look_when_alone(10 * minute);
+    let running = scene.try_start(alone(), "a").await.unwrap();
+    scene.write(1);
+    scene.until_complete().await;
+    let n_listed = door.n_listed();
+    tokio::time::sleep(9 * minute).await;
+    assert_eq!(door.n_listed(), n_listed);
+    // Another process under its name takes the lease; this one finds out when it renews, and stops.
+    let newer = scene.start("a").await;
+    let ended = tokio::time::timeout(minute, running.ended()).await;
+    assert!(ended.is_ok(), "the older one goes on");
+    newer.stop(GRACE).await;
+
+    let running = scene.try_start(alone(), "a").await.unwrap();
+    tokio::time::sleep(minute).await;
+    let n_listed = door.n_listed();
+    scene.feed.split(0);
+    scene.write(10);
+    tokio::time::timeout(minute, scene.until_complete()).await.unwrap();
+    assert!(door.n_listed() > n_listed, "it looks at once when its lease was cut");
+
+    // One that joins has its share soon all the same, and from then on both look as often as ever.
+    let joining = scene.start("b").await;
+    let shared = scene.until("both have one", || scene.shares().get("b") == Some(&1));
+    tokio::time::timeout(2 * minute, shared).await.unwrap();
+    tokio::time::sleep(minute).await;
+    let n_listed = door.n_listed();
+    tokio::time::sleep(minute).await;
+    assert!(door.n_listed() >= n_listed + 4);
+    running.stop(GRACE).await;
+    joining.stop(GRACE).await;
 }
 
 /// A call of the delegate.

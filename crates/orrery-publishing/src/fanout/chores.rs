@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use orrery_processor::out_of_step;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -63,7 +64,13 @@ fn beat_interval(quiet_for: Option<Duration>) -> Duration {
 }
 
 /// Writes the time for as long as the role runs here. A failure is no reason to stop: the next time comes.
-pub(super) async fn keep_beating(database: ContentPublishDatabase, pulse: &Pulse, stopping: &CancellationToken) {
+/// While nothing happens it is written together with what else happens by itself, in steps since a moment.
+pub(super) async fn keep_beating(
+    database: ContentPublishDatabase,
+    pulse: &Pulse,
+    steps: Option<(Instant, Duration)>,
+    stopping: &CancellationToken,
+) {
     let mut changes = pulse.changed.subscribe();
     loop {
         let every = beat_interval(changes.borrow_and_update().map(|at| at.elapsed()));
@@ -71,10 +78,14 @@ pub(super) async fn keep_beating(database: ContentPublishDatabase, pulse: &Pulse
         if let Err(error) = written {
             tracing::debug!(%error, "the time could not be written");
         }
+        // Longer steps would leave nothing to wait for.
+        let steps = steps.filter(|(_, step)| every == BEAT_INTERVAL_QUIET && *step <= every);
+        let early = steps.map(|(since, step)| out_of_step(Instant::now() + every, since, step));
+        let pause = every.saturating_sub(early.unwrap_or_default());
         // All only wait, so dropping any loses nothing.
         tokio::select! {
             () = stopping.cancelled() => return,
-            () = sleep(every) => {}
+            () = sleep(pause) => {}
             Ok(()) = changes.changed(), if every != BEAT_INTERVAL => {}
         }
     }

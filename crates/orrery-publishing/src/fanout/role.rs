@@ -27,6 +27,9 @@ use crate::supervise::supervise;
 
 /// Between two attempts of a role that starts.
 const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+/// Changes read at a time: so many that what may be written at the same time is, also when each of them means one write, and that
+/// positions are saved once for all of them.
+const CHANGES: u32 = 500;
 /// Dead letters counted; more are as bad.
 const LETTERS_MAX: usize = 1000;
 
@@ -125,7 +128,9 @@ impl Role {
         let beating = (self.clone(), stopping.clone());
         tasks.spawn(async move {
             let (role, stopping) = beating;
-            keep_beating(role.database.clone(), &role.pulse, &stopping).await;
+            let since = role.settings.in_step_since;
+            let steps = since.map(|since| (since, role.settings.lease_timing.renew));
+            keep_beating(role.database.clone(), &role.pulse, steps, &stopping).await;
         });
         let delivering = (self.clone(), stopping.clone());
         tasks.spawn(async move {
@@ -172,17 +177,23 @@ impl Role {
                 handle(&server, batch, is_local, &context.cancelled).await
             }
         };
-        let processor = Processor::builder(self.processor_name(source))
+        let mut processor = Processor::builder(self.processor_name(source))
             .monitored(&theirs.client, theirs.content.clone())
             .lease_container(own.coordination.clone())
             .dead_letters(ContainerDeadLetters::new(own.coordination.clone()))
             .instance(self.settings.host_name(self.database.region()))
             .start_from(StartFrom::Beginning)
+            .max_items(CHANGES)
             .poll(self.settings.poll)
             .lease_timing(self.settings.lease_timing)
-            .retry(self.settings.retry.clone())
-            .build(delegate)?;
-        Ok(processor.start().await?)
+            .retry(self.settings.retry.clone());
+        if let Some(every) = self.settings.look_when_alone {
+            processor = processor.look_when_alone(every);
+        }
+        if let Some(since) = self.settings.in_step_since {
+            processor = processor.renew_in_step(since);
+        }
+        Ok(processor.build(delegate)?.start().await?)
     }
 
     /// How far the role is behind, asked of the accounts: true whichever process runs it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use orrery_processor::retry::RetryPolicy;
 use orrery_processor::{InstanceName, LeaseTiming, Poll};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::serve::Limits;
 use crate::supervise::LONG_POLL;
@@ -21,6 +22,10 @@ pub struct FanoutSettings {
     pub moves: Option<watch::Receiver<()>>,
     pub poll: Poll,
     pub lease_timing: LeaseTiming,
+    /// How often a role looks at leases that it holds alone; nothing: as often as at others.
+    pub look_when_alone: Option<Duration>,
+    /// Since when the roles of a process renew their leases in step.
+    pub in_step_since: Option<Instant>,
     pub retry: RetryPolicy,
     /// Subscribers read at a time, per key.
     pub page: usize,
@@ -43,6 +48,8 @@ impl FanoutSettings {
             moves: None,
             poll: Poll::adaptive(Duration::from_millis(200), Duration::from_secs(2)).with_long_poll(LONG_POLL),
             lease_timing: LeaseTiming::default(),
+            look_when_alone: None,
+            in_step_since: None,
             // About a minute: longer than most silences, and an account that is silent cannot take dead letters anyway.
             retry: RetryPolicy {
                 most: Duration::from_secs(10),

@@ -52,37 +52,64 @@ impl Server {
         };
         let sources = self.sources(&progress).await?;
         let mut counts = vec![0; sources.len()];
-        let mut audience = Audience::new(sources.clone(), progress.after_user.as_deref());
+        let audience = Audience::new(sources.clone(), progress.after_user.as_deref());
+        if let Err(error) = self.walk(audience, &mut counts, &mut progress, stopping, serve).await {
+            // It comes again; whoever has been served by then need not. One that stops has just saved.
+            if !matches!(error, ServeError::Stopping)
+                && let Err(unsaved) = self.save_here(&progress).await
+            {
+                tracing::debug!(article = %article.id, %unsaved, "what was served is not remembered");
+            }
+            return Err(error);
+        }
+        progress.phase = done;
+        progress.after_user = None;
+        self.save_here(&progress).await?;
+        self.spread_large(&sources, &counts).await
+    }
+
+    /// Serves one after the other; `progress` always says up to whom everybody is.
+    async fn walk<F>(
+        &self,
+        mut audience: Audience,
+        counts: &mut [u64],
+        progress: &mut Progress,
+        stopping: &CancellationToken,
+        serve: impl Fn(Member) -> F,
+    ) -> Result<(), ServeError>
+    where
+        F: Future<Output = Result<(), CallError>> + Send + 'static,
+    {
         let mut under_way = VecDeque::new();
         let (mut n_unsaved, mut is_read) = (0, false);
         loop {
             while !is_read && under_way.len() < self.limits.in_flight {
-                match self.next_member(&mut audience, &mut counts, begun).await? {
+                match self.next_member(&mut audience, counts, progress.phase).await? {
                     Some(member) => under_way.push_back(self.begin(member, &serve).await),
                     None => is_read = true,
                 }
             }
             let Some(Begun { user, task }) = under_way.pop_front() else {
-                break;
+                return Ok(());
             };
             task.await.map_err(|_| ServeError::Stopping)??;
             progress.n_users += 1;
+            progress.after_user = Some(user);
             n_unsaved += 1;
             if n_unsaved >= self.limits.save_every {
                 n_unsaved = 0;
-                progress.after_user = Some(user);
-                self.check_place().await?;
-                self.save(&progress).await?;
+                self.save_here(progress).await?;
                 if stopping.is_cancelled() {
                     return Err(ServeError::Stopping);
                 }
             }
         }
-        progress.phase = done;
-        progress.after_user = None;
+    }
+
+    /// Remembers the progress, if what was read here is complete.
+    async fn save_here(&self, progress: &Progress) -> Result<(), ServeError> {
         self.check_place().await?;
-        self.save(&progress).await?;
-        self.spread_large(&sources, &counts).await
+        self.save(progress).await
     }
 
     async fn begin<F>(&self, member: Member, serve: impl Fn(Member) -> F) -> Begun

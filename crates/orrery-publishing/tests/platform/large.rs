@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use azure_data_cosmos::models::TransactionalBatch;
 use futures::StreamExt as _;
-use orrery_publishing::ContentPublishDatabase;
 use orrery_publishing::account::{ReadAt, Scope};
 use orrery_publishing::entity::{Entity as _, Notification, Subscription, SubscriptionState};
 use orrery_publishing::fanout::decide::{Phase, Progress};
 use orrery_publishing::fanout::{Fanout, FanoutSettings};
 use orrery_publishing::filter::Filter;
 use orrery_publishing::ids;
+use orrery_publishing::processor::LeaseTiming;
+use orrery_publishing::{AccountSettings, ContentPublishDatabase};
 
 use crate::world::{World, draft, fast, patient, table, until, until_titles};
 
@@ -26,6 +27,9 @@ const MEMORY_MAX: u64 = 64 << 20;
 /// How long a role may take to catch up.
 const PATIENCE: Duration = Duration::from_secs(180);
 const PATIENCE_SOAK: Duration = Duration::from_secs(3600);
+/// How often it is asked whether a role has caught up: each time takes many requests, of a server that has enough to do.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_SOAK: Duration = Duration::from_secs(2);
 /// Subscribers whose notifications are listed at a time.
 const SLICE: usize = 5_000;
 
@@ -38,10 +42,19 @@ fn n_users() -> usize {
     if is_soak() { 100_000 } else { 4_000 }
 }
 
-/// In a soak as it runs in earnest, with leases that are judged in seconds; otherwise in steps so small that there are many.
+/// In a soak as it runs in earnest, with leases that a busy machine does not lose: whoever loses one begins anew where it last
+/// saved, which would count as a kill. Otherwise in steps so small that there are many.
 fn settings() -> FanoutSettings {
     if is_soak() {
-        return fast();
+        return FanoutSettings {
+            lease_timing: LeaseTiming {
+                acquire: Duration::from_secs(2),
+                renew: Duration::from_secs(4),
+                expiry: Duration::from_secs(20),
+                lock: Duration::from_secs(10),
+            },
+            ..fast()
+        };
     }
     FanoutSettings {
         page: 50,
@@ -50,6 +63,16 @@ fn settings() -> FanoutSettings {
         spread_above: 300,
         buckets: 4,
         ..fast()
+    }
+}
+
+/// In a soak so patient that a server with too much to do does not make the role begin anew.
+fn accounts() -> AccountSettings {
+    let seconds = if is_soak() { 30 } else { 0 };
+    AccountSettings {
+        read_deadline: patient().read_deadline + Duration::from_secs(seconds),
+        write_deadline: patient().write_deadline + Duration::from_secs(seconds),
+        ..patient()
     }
 }
 
@@ -118,7 +141,7 @@ async fn the_role_in_a_process_of_its_own() {
         return;
     };
     let endpoints: Vec<&str> = endpoints.split(' ').collect();
-    let database = ContentPublishDatabase::new(table(&endpoints), "West US", &patient()).unwrap();
+    let database = ContentPublishDatabase::new(table(&endpoints), "West US", &accounts()).unwrap();
     let role = Fanout::new(&database, settings()).start();
     let parent = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let _ = parent.await.unwrap();
@@ -236,7 +259,7 @@ async fn until_caught_up(look: &Fanout) {
             return;
         }
         assert!(Instant::now() < deadline, "not within {patience:?}: {states:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(if is_soak() { LOOK_SOAK } else { LOOK }).await;
     }
 }
 

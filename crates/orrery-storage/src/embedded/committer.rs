@@ -119,7 +119,10 @@ impl Committer {
     fn refusal(&self) -> Option<StorageError> {
         match self.shared.health() {
             Health::Writable => self.shared.keeper.wait_for_room().err(),
-            Health::Full => Some(StorageError::Full),
+            Health::Full => {
+                self.shared.ails.notify_waiters();
+                Some(StorageError::Full)
+            }
             Health::ReadOnly(why) => Some(StorageError::Unavailable(why)),
             Health::Closed => Some(StorageError::Unavailable("the store is closed".into())),
         }

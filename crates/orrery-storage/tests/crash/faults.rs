@@ -103,6 +103,48 @@ async fn below_the_reserve_writes_are_refused_before_they_begin_and_resume_by_th
 }
 
 #[tokio::test]
+async fn whoever_looks_after_a_store_is_told_of_a_failed_sync_and_of_a_full_disk_and_left_alone_otherwise() {
+    let rig = Rig::new(small());
+    let log = rig.own(LOG).await;
+    let well = rig.store.ails();
+    write(log.as_ref(), &[("a", Some("one"))]).await.unwrap();
+    assert!(tokio::time::timeout(std::time::Duration::ZERO, well).await.is_err());
+    let ailing = rig.store.ails();
+    rig.disk.set_free_bytes(999);
+    assert!(write(log.as_ref(), &[("a", Some("two"))]).await.is_err());
+    ailing.await;
+    rig.store.ails().await;
+    rig.disk.set_free_bytes(1000);
+    // It has failed, and is well again, before anybody looks.
+    let ailing = rig.store.ails();
+    rig.disk.fail_next_sync();
+    assert!(write(log.as_ref(), &[("a", Some("two"))]).await.is_err());
+    rig.store.reopen().await.unwrap();
+    assert_eq!(rig.store.health(), Health::Writable);
+    ailing.await;
+}
+
+#[tokio::test]
+async fn an_account_that_has_to_reopen_a_store_is_told_so_also_if_another_was_quicker() {
+    let rig = Rig::new(small());
+    let shared = SharedStore::new(rig.store.clone());
+    let [one, other] = [1, 2].map(|number| shared.account(number));
+    let log = one.open(LOG, Role::Own { epoch: Epoch(1) }).await.unwrap();
+    rig.disk.fail_next_sync();
+    assert!(write(log.as_ref(), &[("a", Some("one"))]).await.is_err());
+    one.reopen().await.unwrap();
+    assert_eq!(one.health(), Health::Writable);
+    other.ails().await;
+    assert!(matches!(other.health(), Health::ReadOnly(_)));
+    other.reopen().await.unwrap();
+    assert!(
+        tokio::time::timeout(std::time::Duration::ZERO, other.ails())
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test]
 async fn a_log_can_be_dropped_from_a_full_disk() {
     let rig = Rig::new(small());
     write(rig.own(LOG).await.as_ref(), &[("a", Some("one"))]).await.unwrap();

@@ -39,19 +39,23 @@ use world::World;
 /// From the first region's service to the second's; the ports in between are left to emulators.
 const PORTS_BETWEEN: u16 = 10;
 
-/// Somebody watches: after a failover the next region takes over within half a minute, also from one that could not let go.
+/// Somebody watches: after a failover the next region takes over within half a minute, also from one that could not let go. Whoever
+/// waits for a lease looks often, so that whoever has it may renew it seldom.
 const LEASES: LeaseTiming = LeaseTiming {
-    acquire: Duration::from_secs(10),
-    renew: Duration::from_secs(10),
-    expiry: Duration::from_secs(20),
+    acquire: Duration::from_secs(4),
+    renew: Duration::from_secs(16),
+    expiry: Duration::from_secs(26),
     lock: Duration::from_secs(30),
 };
 
+/// How often roles look at leases that nobody else can want: what matters of them is noticed when they are renewed.
+const LOOK_WHEN_ALONE: Duration = Duration::from_secs(60);
+
 /// How often roles ask where their accounts take writes, although they are told of moves.
-const PLACE_EVERY: Duration = Duration::from_secs(60);
+const PLACE_EVERY: Duration = Duration::from_secs(300);
 
 /// Connections within this process do not break unnoticed.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const KEEP_ALIVE: Duration = Duration::from_secs(600);
 
 /// How long a new platform waits for its regions to hear of each other.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -218,6 +222,7 @@ fn platforms(
         "the platform gives out tokens for development only: run it with the dev profile"
     );
     let secret = token_secret(accounts)?;
+    let started = tokio::time::Instant::now();
     let mut platforms = Vec::new();
     for database in databases {
         let settings = PlatformSettings {
@@ -229,6 +234,8 @@ fn platforms(
         let tokens = Arc::new(DevelopmentTokens::new(&secret));
         let roles = FanoutSettings {
             lease_timing: LEASES,
+            look_when_alone: Some(LOOK_WHEN_ALONE),
+            in_step_since: Some(started),
             place_every: PLACE_EVERY,
             moves: Some(moves.clone()),
             ..FanoutSettings::new(instance)

@@ -13,30 +13,30 @@ use orrery_node::geo::topology::RegionId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked who writes, which is a look into memory.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// For so many looks after a move it is told again.
-const LOOKS_AFTER_MOVE: u32 = 15;
-const LOOKS_BETWEEN: u32 = 3;
+/// How often it is told after a move, and how long after each.
+const N_TELLS: u32 = 5;
+const BETWEEN: Duration = Duration::from_secs(3);
 
 /// Tells of moves until it is told to stop.
 pub async fn tell(fleets: Vec<Arc<Fleet>>, moves: watch::Sender<()>, stopping: CancellationToken) {
-    let (mut known, mut looks_left) = (writers(&fleets), 0);
+    let (mut known, mut n_left) = (writers(&fleets), 0);
     loop {
-        // Both only wait.
+        // All only wait.
         tokio::select! {
             () = stopping.cancelled() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = next_move(&fleets, &known) => (known, n_left) = (writers(&fleets), N_TELLS),
+            () = tokio::time::sleep(BETWEEN), if n_left > 0 => {}
         }
-        let found = writers(&fleets);
-        if found != known {
-            (known, looks_left) = (found, LOOKS_AFTER_MOVE);
-        }
-        if looks_left > 0 && looks_left.is_multiple_of(LOOKS_BETWEEN) {
-            moves.send_replace(());
-        }
-        looks_left = looks_left.saturating_sub(1);
+        moves.send_replace(());
+        n_left = n_left.saturating_sub(1);
     }
+}
+
+/// Waits until one of the accounts takes its writes elsewhere.
+async fn next_move(fleets: &[Arc<Fleet>], known: &[RegionId]) {
+    let moving = fleets.iter().zip(known);
+    let moving = moving.map(|(fleet, from)| Box::pin(fleet.writer_changes(*from)));
+    futures::future::select_all(moving).await;
 }
 
 fn writers(fleets: &[Arc<Fleet>]) -> Vec<RegionId> {

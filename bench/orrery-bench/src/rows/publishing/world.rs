@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use azure_data_cosmos::clients::ContainerClient;
 use azure_data_cosmos::models::TransactionalBatch;
-use futures::{StreamExt as _, TryStreamExt as _};
 use orrery_publishing::database::PageRequest;
 use orrery_publishing::entity::{Article, Draft, Entity, Notification, Review, Subscription};
 use orrery_publishing::filter::Filter;
 use orrery_publishing::topology::{AccountEntry, AccountKey, AccountTable};
 use orrery_publishing::{AccountSettings, ContentPublishDatabase};
+use tokio::task::JoinSet;
 
 use crate::process::{Server, text};
 use crate::sign::DEVELOPMENT_KEY;
@@ -21,15 +21,16 @@ const REGIONS: [(&str, &str); 3] = [
     ("europe", "North Europe"),
     ("asia", "Southeast Asia"),
 ];
-/// Batches that are under way at the same time.
-const BATCHES_IN_FLIGHT: usize = 16;
+/// Batches that are under way at the same time: so many that each account makes dozens of them durable together, since most hold
+/// an article and its reviews only.
+const BATCHES_IN_FLIGHT: usize = 96;
 /// Most documents of one batch.
 const BATCH_MAX: usize = 100;
 /// Notifications that each user has.
 pub const NOTIFICATIONS_PER_USER: u64 = 100;
 pub const REVIEWS_PER_ARTICLE: u64 = 5;
-/// How long a process may take to hear of what another made.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long it may take until what was made is everywhere, in a run with millions of documents on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// When everything that is loaded was written: long ago, so that nobody is notified of it again.
 const THEN_MS: u64 = 1_600_000_000_000;
 
@@ -172,18 +173,25 @@ fn article(database: &ContentPublishDatabase, number: u64, minute: u64) -> Artic
 
 type Batch<'a> = (&'a ContentPublishDatabase, String, Vec<serde_json::Value>);
 
+/// Writes batches, each in a task of its own: putting them together takes as long as sending them.
 async fn write_all<'a>(batches: impl Iterator<Item = Batch<'a>>) -> Result<()> {
-    let writes = batches.map(|(database, key, documents)| async move {
-        let container = &database.local().connected().await?.content;
-        write(container, key, documents).await
-    });
-    futures::stream::iter(writes)
-        .buffer_unordered(BATCHES_IN_FLIGHT)
-        .try_for_each(|()| std::future::ready(Ok(())))
-        .await
+    let mut writing = JoinSet::new();
+    for (database, key, documents) in batches {
+        if writing.len() >= BATCHES_IN_FLIGHT
+            && let Some(written) = writing.join_next().await
+        {
+            written??;
+        }
+        let container = database.local().connected().await?.content.clone();
+        writing.spawn(write(container, key, documents));
+    }
+    while let Some(written) = writing.join_next().await {
+        written??;
+    }
+    Ok(())
 }
 
-async fn write(container: &ContainerClient, key: String, documents: Vec<serde_json::Value>) -> Result<()> {
+async fn write(container: ContainerClient, key: String, documents: Vec<serde_json::Value>) -> Result<()> {
     let mut batch = TransactionalBatch::new(key);
     for document in documents {
         batch = batch.create_item(document)?;
