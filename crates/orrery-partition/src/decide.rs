@@ -314,7 +314,7 @@ impl Writer<'_> {
         } else {
             Effect::Created
         };
-        let n_indexed = match self.context.definition.index_rules().covers(self.step.directive) {
+        let n_indexed = match self.step.directive.is_indexed() {
             true => project::n_leaves(&draft.value),
             false => 0,
         };

@@ -1,13 +1,13 @@
 //! What a write says about indexing its item. It decides what the index holds, never what a query finds: items that are not
 //! indexed are looked at by every query.
 
-/// Decides together with the container's policy, at the time of each look: a policy that changes is applied to all items.
+/// The policy's `automatic` does not decide: Rust's SDK says `false` whenever it sends a policy, and its users want an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexingDirective {
-    /// As the policy's `automatic` says.
+    /// As the policy says.
     #[default]
     Default,
-    /// Indexed whatever the policy's `automatic` says.
+    /// The same, said aloud.
     Include,
     /// Not indexed.
     Exclude,
@@ -20,6 +20,11 @@ impl IndexingDirective {
         let named = NAMES.iter().position(|name| name.eq_ignore_ascii_case(text));
         let code = named.map_or_else(|| text.parse().ok(), |place| u8::try_from(place).ok())?;
         IndexingDirective::of_code(code)
+    }
+
+    /// Whether the item is in the index, if there is one.
+    pub fn is_indexed(self) -> bool {
+        self != IndexingDirective::Exclude
     }
 
     /// Its number in stored items and logs.

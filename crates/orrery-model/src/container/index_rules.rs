@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::directive::IndexingDirective;
 use super::index_path::{IndexPath, IndexSegment, Reach};
 use crate::id::ChainHash;
 use crate::json::{self, Object, Value};
@@ -25,8 +24,6 @@ pub struct IndexRules {
     root: IndexRule,
     composites: Vec<CompositeIndex>,
     enabled: bool,
-    /// Only items whose writes ask for it.
-    on_request: bool,
     has_geometries: bool,
     /// Coordinates are planar instead of on the globe.
     planar: bool,
@@ -142,7 +139,6 @@ impl IndexRules {
             root,
             composites: composites(policy),
             enabled: true,
-            on_request: policy.get("automatic").and_then(Value::as_bool) == Some(false),
             has_geometries,
             planar: false,
             boundless: false,
@@ -158,15 +154,6 @@ impl IndexRules {
     /// False in mode `none`: there is no index at all.
     pub fn is_enabled(&self) -> bool {
         self.enabled
-    }
-
-    /// Whether an item that was written with this directive is in the index, if there is one.
-    pub fn covers(&self, directive: IndexingDirective) -> bool {
-        match directive {
-            IndexingDirective::Default => !self.on_request,
-            IndexingDirective::Include => true,
-            IndexingDirective::Exclude => false,
-        }
     }
 
     pub fn composites(&self) -> &[CompositeIndex] {
@@ -287,10 +274,6 @@ fn paths(list: Option<&Value>) -> impl Iterator<Item = IndexPath> {
 fn fingerprint(policy: &Object, fields: &Object) -> u64 {
     let mut text = Vec::new();
     json::print(&Value::Object(policy.clone()), &mut text);
-    if policy.get("automatic").and_then(Value::as_bool) == Some(false) {
-        // There was a time when such a policy indexed everything.
-        text.extend_from_slice(b"on request");
-    }
     for (index, depends_on) in [
         ("fullTextIndexes", "fullTextPolicy"),
         ("spatialIndexes", "geospatialConfig"),

@@ -45,7 +45,7 @@ pub(crate) fn changes(
 }
 
 fn terms(rules: &IndexRules, item: &StoredItem) -> Result<Terms> {
-    if !rules.covers(item.directive) {
+    if !item.directive.is_indexed() {
         return Ok(Terms::unindexed());
     }
     Terms::of_text(rules, &item.body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))

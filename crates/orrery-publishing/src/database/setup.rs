@@ -52,7 +52,9 @@ const SEARCHED: [&str; 10] = [
 ];
 
 fn content(name: String) -> ContainerProperties {
-    let everything_else = IndexingPolicy::default().with_excluded_path("/*");
+    let mut everything_else = IndexingPolicy::default().with_excluded_path("/*");
+    // What the SDK says otherwise is that only items whose writes ask for it are indexed.
+    everything_else.automatic = true;
     let index = SEARCHED
         .into_iter()
         .fold(everything_else, IndexingPolicy::with_included_path);

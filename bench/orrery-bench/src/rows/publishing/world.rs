@@ -21,9 +21,11 @@ const REGIONS: [(&str, &str); 3] = [
     ("europe", "North Europe"),
     ("asia", "Southeast Asia"),
 ];
-/// Batches that are under way at the same time: so many that each account makes dozens of them durable together, since most hold
-/// an article and its reviews only.
-const BATCHES_IN_FLIGHT: usize = 96;
+/// Batches that are under way at the same time: so many that each account makes some of them durable together, and so few that
+/// none waits for longer than the SDK does.
+const BATCHES_IN_FLIGHT: usize = 32;
+/// How often a batch is sent that is not answered in time: accounts with a million documents pause while they merge tables.
+const ATTEMPTS: u32 = 5;
 /// Most documents of one batch.
 const BATCH_MAX: usize = 100;
 /// Notifications that each user has.
@@ -191,15 +193,24 @@ async fn write_all<'a>(batches: impl Iterator<Item = Batch<'a>>) -> Result<()> {
     Ok(())
 }
 
+/// One that may have been written is written again.
 async fn write(container: ContainerClient, key: String, documents: Vec<serde_json::Value>) -> Result<()> {
-    let mut batch = TransactionalBatch::new(key);
-    for document in documents {
-        batch = batch.create_item(document)?;
+    let mut n_tried = 0;
+    loop {
+        let mut batch = TransactionalBatch::new(key.clone());
+        for document in &documents {
+            batch = batch.upsert_item(document, None)?;
+        }
+        n_tried += 1;
+        match container.execute_transactional_batch(batch, None).await {
+            Ok(answer) => {
+                let answer = answer.into_model()?;
+                let is_written = answer.results().iter().all(|result| result.status_code() / 100 == 2);
+                ensure!(is_written, "a batch was not written");
+                return Ok(());
+            }
+            Err(_) if n_tried < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    let answer = container.execute_transactional_batch(batch, None).await?.into_model()?;
-    ensure!(
-        answer.results().iter().all(|result| result.status_code() == 201),
-        "a batch was not written"
-    );
-    Ok(())
 }
