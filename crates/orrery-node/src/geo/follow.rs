@@ -3,6 +3,9 @@
 //!
 //! Reading ahead and applying overlap, so that a long link is filled; what is under way is bounded by [`PARCELS_MAX`] and, for all
 //! logs together, by the link's room. The position reached is the own log's head and nothing else, so a follower that is cut off at any point goes on from there.
+//!
+//! A follower that nobody waits for rests after each append for some times as long as that took: regions of one process share a disk,
+//! and a sync for every transaction in each of them would be paid by the one that writes. What arrives meanwhile is appended together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +16,9 @@ use orrery_partition::overlay::Overlay;
 use orrery_partition::project::Projector;
 use orrery_partition::storage::{BoxFuture, Log, Project as _, Staged, StorageError};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use super::link::{Link, Parcel};
+use super::link::{Link, Parcel, sleep_till};
 use super::progress::LogProgress;
 use super::topology::RegionId;
 use crate::clock::Clock;
@@ -26,6 +30,12 @@ const PARCELS_MAX: usize = 64;
 
 /// Transactions from which on no more parcels are applied together.
 const TOGETHER_MAX: usize = 256;
+
+/// How many times as long as it took to apply something a follower rests.
+const REST: u32 = 3;
+const REST_MAX: Duration = Duration::from_millis(10);
+/// Whoever is so far behind what has arrived does not rest.
+const LATE: Duration = Duration::from_millis(20);
 
 /// About what a word on progress takes.
 pub const REPORT_BYTES: usize = 32;
@@ -42,6 +52,8 @@ pub struct Source {
     pub region: RegionId,
     /// The leader's.
     pub clock: Arc<dyn Clock>,
+    /// Does nobody wait for what is applied?
+    pub may_rest: bool,
 }
 
 /// Takes transactions that follow the own log's head and makes them durable and visible.
@@ -169,6 +181,7 @@ async fn receive(
     reports: mpsc::Sender<(Parcel, Lsn)>,
 ) -> Ended {
     let (mut waiting, log) = (None, source.log.id());
+    let mut rested = Instant::now();
     loop {
         let next = match waiting.take() {
             Some(next) => Some(next),
@@ -177,6 +190,9 @@ async fn receive(
         let Some((parcel, mut transactions)) = next else {
             return Ended::Broken;
         };
+        if source.may_rest && !parcel.is_late(LATE) {
+            sleep_till(rested).await;
+        }
         if !source.there.arrival_of(log, &parcel).await {
             return Ended::Broken;
         }
@@ -202,11 +218,13 @@ async fn receive(
             transactions.extend(more);
             carried.push(parcel);
         }
+        let began = Instant::now();
         match sink.apply(transactions).await {
             Ok(()) => {}
             Err(StorageError::Corrupt(_)) => return Ended::Diverged,
             Err(error) => return Ended::Failed(error),
         }
+        rested = Instant::now() + (began.elapsed() * REST).min(REST_MAX);
         drop(carried);
         let report = source.back.depart(REPORT_BYTES);
         // Whoever tells makes up for what finds the queue full.
@@ -266,6 +284,8 @@ pub fn stage(log: &dyn Log, transactions: Vec<Transaction>) -> Result<(Position,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use orrery_model::{Epoch, LogId, Timestamp};
     use orrery_partition::storage::{Role, Store};
     use orrery_storage::MemoryStore;
@@ -338,6 +358,7 @@ mod tests {
                 progress: progress.of(LogId(number)),
                 region: RegionId(1),
                 clock: Arc::new(ManualClock::at(Timestamp(0))),
+                may_rest: true,
             };
             let sink = Arc::clone(&own);
             let following = tokio::spawn(async move { follow(&source, &Plain(sink)).await });
@@ -356,5 +377,69 @@ mod tests {
         }
         assert!(most > ROOM_BYTES / 2, "the room is used: {most}");
         pairs.into_iter().for_each(|(_, _, following, _)| following.abort());
+    }
+
+    /// A log on a disk that takes a while for whatever it is given, and counts how often that is.
+    struct Slow {
+        log: Arc<dyn Log>,
+        n_appends: AtomicU32,
+    }
+
+    impl Sink for Slow {
+        fn log(&self) -> Arc<dyn Log> {
+            Arc::clone(&self.log)
+        }
+
+        fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>> {
+            Box::pin(async move {
+                self.n_appends.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let (expected, staged) = stage(&*self.log, transactions)?;
+                self.log.append(expected, staged).await
+            })
+        }
+
+        fn committed(&self, _lsn: Lsn) {}
+    }
+
+    /// How often a follower appends while something is written every millisecond, a tenth of a second long.
+    async fn n_appends_under_load(may_rest: bool) -> u32 {
+        let (leader, follower) = (MemoryStore::new(), MemoryStore::new());
+        let theirs = open(&*leader, 1, Role::Own { epoch: Epoch(1) }).await;
+        let source = Source {
+            log: Arc::clone(&theirs),
+            there: Arc::new(Link::new(1)),
+            back: Arc::new(Link::new(2)),
+            progress: Progress::default().of(LogId(1)),
+            region: RegionId(1),
+            clock: Arc::new(ManualClock::at(Timestamp(0))),
+            may_rest,
+        };
+        let sink = Arc::new(Slow {
+            log: open(&*follower, 1, Role::Follow).await,
+            n_appends: AtomicU32::new(0),
+        });
+        let following = tokio::spawn({
+            let sink = Arc::clone(&sink);
+            async move { follow(&source, &*sink).await }
+        });
+        for _ in 0..100 {
+            append(&*theirs, 10).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let written = Instant::now();
+        while sink.log.head() != theirs.head() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(written.elapsed() <= REST_MAX, "it lags by its rest and no more");
+        following.abort();
+        sink.n_appends.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_that_nobody_waits_for_appends_together_what_arrives_while_it_rests() {
+        let (resting, restless) = (n_appends_under_load(true).await, n_appends_under_load(false).await);
+        assert!((20..=30).contains(&resting), "{resting}");
+        assert!(restless >= 2 * resting, "{restless} against {resting}");
     }
 }

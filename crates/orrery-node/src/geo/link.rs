@@ -110,6 +110,13 @@ pub struct Parcel {
     room: Option<Room>,
 }
 
+impl Parcel {
+    /// Has it been there for so long?
+    pub fn is_late(&self, by: Duration) -> bool {
+        self.arrives + by <= Instant::now()
+    }
+}
+
 /// Memory that something on its way may take.
 #[derive(Debug)]
 pub struct Room {
@@ -309,7 +316,7 @@ impl Link {
     }
 }
 
-async fn sleep_till(at: Instant) {
+pub async fn sleep_till(at: Instant) {
     if at > Instant::now() {
         sleep_until(at).await;
     }

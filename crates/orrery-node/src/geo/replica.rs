@@ -126,6 +126,7 @@ impl Replica {
     }
 
     fn source(&self, log: Arc<dyn Log>) -> Source {
+        let may_rest = log.id() != LogId::SYSTEM && self.leader.duty.promise != Promise::Everywhere;
         Source {
             progress: self.leader.duty.progress.of(log.id()),
             log,
@@ -133,6 +134,8 @@ impl Replica {
             back: Arc::clone(&self.back),
             region: self.region,
             clock: Arc::clone(&self.leader.clock),
+            // Writers wait for it under strong consistency, and changes of the catalogue always do.
+            may_rest,
         }
     }
 
