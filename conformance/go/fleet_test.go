@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
@@ -21,6 +22,8 @@ const (
 	writeRegion = "West US"
 	nextRegion  = "North Europe"
 	lastRegion  = "Southeast Asia"
+	// Not one of them, for those who add one.
+	addedRegion = "Japan East"
 )
 
 var allRegions = []string{writeRegion, nextRegion, lastRegion}
@@ -71,6 +74,39 @@ func (f *fleet) manageRegion(region, action string, body, answer any) {
 func (f *fleet) failOver(region string) {
 	f.Helper()
 	f.manage("POST", "failover", object{"region": region}, &struct{}{})
+}
+
+// forget removes a region unless it is gone already.
+func (f *fleet) forget(region string) {
+	f.Helper()
+	var answer struct {
+		Regions []struct{ Name string }
+	}
+	f.manage("GET", "regions", nil, &answer)
+	for _, known := range answer.Regions {
+		if known.Name == region {
+			f.manage("DELETE", "regions/"+url.PathEscape(region), nil, &struct{}{})
+		}
+	}
+}
+
+// whileRemoved removes a region, and works while it tells its clients to go elsewhere.
+func (f *fleet) whileRemoved(region string, work func()) {
+	f.Helper()
+	var removal sync.WaitGroup
+	removal.Go(func() {
+		query := url.Values{"drainMs": {"2000"}}
+		administerAt(f.scene, f.endpoint, "DELETE", "_orrery/v1/regions/"+url.PathEscape(region), query, nil, &struct{}{})
+	})
+	f.eventually("draining", func() bool {
+		var answer struct {
+			Regions []struct{ Name, State string }
+		}
+		f.manage("GET", "regions", nil, &answer)
+		return slices.Contains(answer.Regions, struct{ Name, State string }{region, "draining"})
+	})
+	work()
+	removal.Wait()
 }
 
 // waitLevel waits until every region that is online has everything.

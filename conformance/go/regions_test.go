@@ -18,6 +18,7 @@ var regionScenarios = scenarios{
 	"region-down":                   regionDown,
 	"region-planned-failover":       regionPlannedFailover,
 	"region-forced-failover":        regionForcedFailover,
+	"region-added-and-removed":      regionAddedAndRemoved,
 }
 
 func named(kind string, n int) []string {
@@ -87,6 +88,24 @@ func regionDown(s *scene) {
 		for range 5 {
 			s.read(container, key("key 1"), "1")
 		}
+	})
+}
+
+func regionAddedAndRemoved(s *scene) {
+	f := newFleet(s)
+	fillNamed(s, f.seenFrom(writeRegion), []string{"1"})
+	f.manage("POST", "regions", object{"region": addedRegion}, &struct{}{})
+	defer f.forget(addedRegion)
+	container := f.seenFrom(addedRegion)
+	readFive := func() {
+		for range 5 {
+			s.read(container, key("key 1"), "1")
+		}
+	}
+	f.answeredBy(addedRegion, "read_item", 0, allRegions, readFive)
+	f.answeredBy(writeRegion, "read_item", 10, allRegions, func() {
+		f.whileRemoved(addedRegion, readFive)
+		readFive()
 	})
 }
 

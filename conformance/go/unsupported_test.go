@@ -22,6 +22,7 @@ var unsupported = map[string]string{
 	"feed-all-versions-expiry":              "the SDK reads latest versions only",
 	"feed-hierarchical-key":                 "the SDK reads latest versions only",
 	"feed-other-mode-continuation":          "the SDK reads latest versions only",
+	"region-found-by-name":                  "the SDK reads the account from the endpoint it is given and from no other",
 	"region-conflict-feed":                  "the SDK has no conflicts",
 	"processor-latest-versions":             "the SDK has no change feed processor",
 	"processor-latest-versions-killed":      "the SDK has no change feed processor",

@@ -22,6 +22,7 @@ export default async function* results(events) {
 function reason(error) {
   const cause = error.cause ?? error;
   const where = /tests\/[\w.]+:\d+/.exec(cause.stack ?? "")?.[0] ?? "";
-  const text = String(cause.body?.message ?? cause.message ?? cause).split("\n")[0].trim();
+  // What was thrown need not be an error, nor have a text.
+  const text = `${cause.body?.message ?? cause.message ?? JSON.stringify(cause)}`.split("\n")[0].trim();
   return `${text} ${cause.code ?? ""} ${where}`.slice(0, 300).trim();
 }

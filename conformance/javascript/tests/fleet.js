@@ -8,6 +8,8 @@ const globalEndpoint = process.env.ORRERY_REGIONS_ENDPOINT;
 const endpoints = JSON.parse(process.env.ORRERY_REGIONS);
 export const regions = Object.keys(endpoints);
 export const [WRITER, NEXT, LAST] = regions;
+/** Not one of them, for those who add one. */
+export const ADDED = "Japan East";
 
 /** A client that prefers this region, then the others in their order. */
 export function prefer(region) {
@@ -19,8 +21,23 @@ export function prefer(region) {
 
 export const seenBy = (client, container) => client.database(container.database.id).container(container.id);
 
-export const manage = (method, path, body) =>
-  administer(method, `_orrery/v1/${encodeURI(path)}`, "", body, globalEndpoint);
+export const manage = (method, path, body, query = "") =>
+  administer(method, `_orrery/v1/${encodeURI(path)}`, query, body, globalEndpoint);
+
+/** Removes a region unless it is gone already. */
+export async function forget(region) {
+  const known = (await manage("GET", "regions")).regions;
+  if (known.some(({ name }) => name === region)) await manage("DELETE", `regions/${region}`);
+}
+
+/** Removes a region, and works while it tells its clients to go elsewhere. */
+export async function whileRemoved(region, work) {
+  const removed = manage("DELETE", `regions/${region}`, undefined, "?drainMs=2000");
+  const isDraining = ({ name, state }) => name === region && state === "draining";
+  await waitUntil(async () => (await manage("GET", "regions")).regions.some(isDraining));
+  await work();
+  await removed;
+}
 
 /** Until every region that is online has everything. */
 export const waitLevel = () =>

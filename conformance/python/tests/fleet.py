@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import threading
 import urllib.parse
 import urllib.request
 
@@ -12,17 +13,39 @@ from azure.cosmos import CosmosClient, PartitionKey
 from support import KEY, administer, unique, wait_until
 
 ENDPOINT = os.environ["ORRERY_REGIONS_ENDPOINT"]
+NAME = os.environ["ORRERY_REGIONS_NAME"]
 REGIONS = json.loads(os.environ["ORRERY_REGIONS"])
 WRITER, NEXT, LAST = REGIONS
+# Not one of them, for those who add one.
+ADDED = "Japan East"
 
 
-def prefer(region):
+def prefer(region, endpoint=ENDPOINT):
     """A client that prefers this region, then the others in their order."""
-    return CosmosClient(ENDPOINT, KEY, preferred_locations=[region, *(name for name in REGIONS if name != region)])
+    return CosmosClient(endpoint, KEY, preferred_locations=[region, *(name for name in REGIONS if name != region)])
 
 
-def manage(method, path, body=None):
-    return administer(method, "_orrery/v1/" + urllib.parse.quote(path), body=body, endpoint=ENDPOINT)
+def manage(method, path, body=None, query=""):
+    return administer(method, "_orrery/v1/" + urllib.parse.quote(path), query, body=body, endpoint=ENDPOINT)
+
+
+def forget(region):
+    """Removes a region unless it is gone already."""
+    if any(known["name"] == region for known in manage("GET", "regions")["regions"]):
+        manage("DELETE", f"regions/{region}")
+
+
+@contextlib.contextmanager
+def removed(region):
+    """The region is being removed, and tells its clients to go elsewhere; afterwards it is gone."""
+    removal = threading.Thread(target=manage, args=("DELETE", f"regions/{region}", None, "?drainMs=2000"))
+    removal.start()
+    states = lambda: [known["state"] for known in manage("GET", "regions")["regions"] if known["name"] == region]
+    wait_until(lambda: states() == ["draining"])
+    try:
+        yield
+    finally:
+        removal.join()
 
 
 def wait_level():

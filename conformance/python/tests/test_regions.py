@@ -1,13 +1,15 @@
 """An account of three regions: who answers, and what a change of the write region shows. One test after the other."""
 
 import json
+import socket
 import threading
 import time
+import urllib.parse
 
 import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from fleet import LAST, NEXT, REGIONS, WRITER, answered, answers, fresh_container, link, manage, prefer, seen_by, wait_level
+from fleet import ADDED, ENDPOINT, LAST, NAME, NEXT, REGIONS, WRITER, answered, answers, forget, fresh_container, link, manage, prefer, removed, seen_by, wait_level
 from support import wait_until
 
 PATIENCE_SECONDS = 30
@@ -152,6 +154,46 @@ def test_region_forced_failover(container):
     manage("POST", f"regions/{WRITER}/online")
     manage("POST", "failover", {"region": WRITER})
     assert ids_seen_in(WRITER, container) == sorted(kept + later)
+
+
+def read_five(container):
+    for _ in range(5):
+        assert container.read_item("1", "key 1")["id"] == "1"
+
+
+def test_region_added_and_removed(container):
+    fill(container, ["1"])
+    manage("POST", "regions", {"region": ADDED})
+    try:
+        with prefer(ADDED) as client:
+            here = seen_by(client, container)
+            with answers("read_item", only(ADDED, 0)):
+                read_five(here)
+            before = answered("read_item", REGIONS)
+            with removed(ADDED):
+                read_five(here)
+            read_five(here)
+            # The SDK spreads what it tries again over the others.
+            assert sum(answered("read_item", REGIONS).values()) == sum(before.values()) + 10
+    finally:
+        forget(ADDED)
+
+
+def test_region_found_by_name(container, monkeypatch):
+    fill(container, ["1"])
+    wait_level()
+    resolve = socket.getaddrinfo
+
+    def resolve_regions_only(host, *rest, **more):
+        if host == NAME:
+            raise socket.gaierror(f"{host} is not known")
+        is_region = host.endswith(NAME.partition(".")[2])
+        return resolve("localhost" if is_region else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_regions_only)
+    by_name = f"http://{NAME}:{urllib.parse.urlparse(ENDPOINT).port}/"
+    with prefer(LAST, by_name) as client, answers("read_item", only(LAST, 1)):
+        assert seen_by(client, container).read_item("1", "key 1")["id"] == "1"
 
 
 def test_region_conflict_feed(container):

@@ -17,6 +17,8 @@ pub const WRITER: &str = "West US";
 pub const NEXT: &str = "North Europe";
 pub const LAST: &str = "Southeast Asia";
 pub const REGIONS: [&str; 3] = [WRITER, NEXT, LAST];
+/// Not one of them, for those who add one.
+pub const ADDED: &str = "Japan East";
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -56,14 +58,56 @@ impl Fleet {
     }
 
     pub async fn manage(&self, verb: &str, path: &str, form: Option<Value>) -> Result<Value> {
+        self.manage_with(verb, path, "", form).await
+    }
+
+    async fn manage_with(&self, verb: &str, path: &str, query: &str, form: Option<Value>) -> Result<Value> {
         let environment = &self.scene.environment;
         let path = format!("_orrery/v1/{}", path.replace(' ', "%20"));
-        admin::call(&environment.regions_endpoint, &environment.key, verb, &path, "", form).await
+        admin::call(
+            &environment.regions_endpoint,
+            &environment.key,
+            verb,
+            &path,
+            query,
+            form,
+        )
+        .await
     }
 
     pub async fn fail_over(&self, region: &str) -> Result<()> {
         self.manage("POST", "failover", Some(json!({"region": region}))).await?;
         Ok(())
+    }
+
+    /// Removes a region unless it is gone already.
+    pub async fn forget(&self, region: &str) -> Result<()> {
+        let answer = self.manage("GET", "regions", None).await?;
+        let known = answer["regions"].as_array().context("no list of regions")?;
+        if known.iter().any(|known| known["name"] == region) {
+            self.manage("DELETE", &format!("regions/{region}"), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a region, and works while it tells its clients to go elsewhere.
+    pub async fn while_removed(&self, region: &str, work: impl Future<Output = Result<()>>) -> Result<()> {
+        let path = format!("regions/{region}");
+        let removal = self.manage_with("DELETE", &path, "?drainMs=2000", None);
+        let meanwhile = async {
+            eventually("draining", || async {
+                let answer = self.manage("GET", "regions", None).await?;
+                let known = answer["regions"].as_array().context("no list of regions")?;
+                Ok(known
+                    .iter()
+                    .any(|known| known["name"] == region && known["state"] == "draining"))
+            })
+            .await?;
+            work.await
+        };
+        let (removed, worked) = futures::join!(removal, meanwhile);
+        removed?;
+        worked
     }
 
     /// Until every region that is online has everything.

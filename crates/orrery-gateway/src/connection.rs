@@ -22,9 +22,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::account::authority;
 use crate::answer_body::AnswerBody;
 use crate::dormant::Dormant;
 use crate::guard::{Guard, Patience, Traffic};
+use crate::names::{Called, Directory};
 use crate::pipeline::Pipeline;
 use crate::tasks::Tasks;
 
@@ -66,11 +68,34 @@ impl Peer {
     }
 }
 
+/// Who answers the requests of a connection.
+#[derive(Clone)]
+pub(crate) struct Answerers {
+    /// Whoever listens where the connection arrived.
+    pub listener: Arc<Pipeline>,
+    pub names: Option<Arc<Directory>>,
+}
+
+impl Answerers {
+    /// Every request of a connection may call another name: clients share connections over HTTP/2 where a certificate allows it.
+    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<AnswerBody> {
+        let called = match &self.names {
+            Some(names) => names.find(&authority(request.uri(), request.headers())),
+            None => Called::Listener,
+        };
+        match called {
+            Called::Listener => self.listener.answer(peer, request).await,
+            Called::Named(pipeline) => pipeline.answer(peer, request).await,
+            Called::Nobody => self.listener.refuse_stray(peer, request),
+        }
+    }
+}
+
 /// What serving HTTP needs besides the stream.
 struct Served {
     protocol: Protocol,
     peer: Arc<Peer>,
-    pipeline: Arc<Pipeline>,
+    answerers: Answerers,
     tasks: Tasks,
     /// The connection's own, so that connections do not contend for the lock inside the server's.
     stopping: CancellationToken,
@@ -87,10 +112,11 @@ enum Protocol {
 pub(crate) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    pipeline: Arc<Pipeline>,
+    answerers: Answerers,
     tls: Option<TlsAcceptor>,
     tasks: Tasks,
 ) {
+    let pipeline = Arc::clone(&answerers.listener);
     let settings = pipeline.settings();
     // Answers are written whole; waiting to fill a packet would only delay them.
     let _ = stream.set_nodelay(true);
@@ -102,7 +128,7 @@ pub(crate) async fn serve(
     };
     let Ok(Ok(protocol)) = protocol else { return };
     let drop_connection = tasks.aborting.child_token();
-    let served = |protocol, tls, pipeline| Served {
+    let served = |protocol, tls| Served {
         protocol,
         peer: Arc::new(Peer {
             address,
@@ -111,7 +137,7 @@ pub(crate) async fn serve(
             drop_connection,
             relayed: false,
         }),
-        pipeline,
+        answerers,
         tasks,
         stopping: stopping.clone(),
     };
@@ -125,12 +151,12 @@ pub(crate) async fn serve(
             let Ok(Ok(stream)) = stream else { return };
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
-            Box::pin(serve_http(stream, served(protocol, true, Arc::clone(&pipeline)))).await;
+            Box::pin(serve_http(stream, served(protocol, true))).await;
         }
         (Protocol::Tls, None) => tracing::debug!(%address, "tls refused: no certificate configured"),
         // Even a refusal would have to be answered in the clear, after the client has sent its key's signature in the clear.
         _ if !settings.plain_http => tracing::debug!(%address, "plain http refused"),
-        (protocol, _) => Box::pin(serve_http(stream, served(protocol, false, Arc::clone(&pipeline)))).await,
+        (protocol, _) => Box::pin(serve_http(stream, served(protocol, false))).await,
     }
 }
 
@@ -153,13 +179,13 @@ async fn serve_http<S>(stream: S, served: Served)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let settings = served.pipeline.settings();
+    let settings = served.answerers.listener.settings();
     let patience = Patience {
         head: (served.protocol == Protocol::Http1).then_some(settings.head_timeout),
         idle: settings.idle_timeout,
         write: settings.write_timeout,
     };
-    let refuser = Arc::clone(&served.pipeline);
+    let refuser = Arc::clone(&served.answerers.listener);
     let guard = Guard::new(stream, Arc::clone(&served.peer.traffic), patience, refuser);
     let io = TokioIo::new(guard);
     let peer = Arc::clone(&served.peer);
@@ -184,7 +210,7 @@ where
 {
     let Served {
         peer,
-        pipeline,
+        answerers,
         stopping,
         ..
     } = served;
@@ -192,8 +218,8 @@ where
     // The guard has a finer idea of this timeout, and sets no timer per request.
     builder
         .header_read_timeout(None)
-        .max_buf_size(pipeline.settings().head_bytes_max);
-    let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
+        .max_buf_size(answerers.listener.settings().head_bytes_max);
+    let service = service_fn(move |request| answer(answerers.clone(), Arc::clone(&peer), request));
     let mut connection = pin!(builder.serve_connection(io, service));
     let stopped = pin!(stopping.cancelled());
     let ended = tokio::select! {
@@ -214,12 +240,12 @@ where
 {
     let Served {
         peer,
-        pipeline,
+        answerers,
         tasks,
         stopping,
         ..
     } = served;
-    let settings = pipeline.settings();
+    let settings = answerers.listener.settings();
     // One on this machine cannot vanish without its socket telling.
     let is_far = !peer.address.ip().to_canonical().is_loopback();
     let mut builder = hyper::server::conn::http2::Builder::new(tasks);
@@ -232,7 +258,7 @@ where
         .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES)
         .keep_alive_interval(is_far.then_some(HTTP2_PING_INTERVAL))
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
-    let service = service_fn(move |request| answer(Arc::clone(&pipeline), Arc::clone(&peer), request));
+    let service = service_fn(move |request| answer(answerers.clone(), Arc::clone(&peer), request));
     let mut connection = pin!(builder.serve_connection(io, service));
     let stopped = pin!(stopping.cancelled());
     let ended = tokio::select! {
@@ -257,13 +283,13 @@ fn note_end(ended: hyper::Result<()>) {
 /// Answers one request. It counts as begun when it is handed over, not when it first runs, so that the guard never takes
 /// a request under way for an idle connection.
 fn answer(
-    pipeline: Arc<Pipeline>,
+    answerers: Answerers,
     peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send {
     let in_request = peer.traffic.request();
     async move {
-        let response = Box::pin(pipeline.answer(&peer, request)).await;
+        let response = Box::pin(answerers.answer(&peer, request)).await;
         drop(in_request);
         Ok(response)
     }

@@ -18,6 +18,7 @@ mod guard;
 pub mod handler;
 mod head_refusal;
 pub mod metrics;
+pub mod names;
 mod permissions;
 pub mod pipeline;
 pub mod regions;

@@ -222,6 +222,16 @@ impl Pipeline {
         })
     }
 
+    /// Answers a request that calls a name nobody has. Clients that made the name up look elsewhere then.
+    pub(crate) fn refuse_stray(&self, peer: &Peer, request: Request<Incoming>) -> Response<AnswerBody> {
+        let (head, body) = request.into_parts();
+        leave_unread(peer, &Unread::Incoming(body));
+        let activity_id = Headers::of(&head.headers).activity_id();
+        let activity_id = activity_id.unwrap_or_else(|| self.activity_ids.next());
+        let answered = self.refuse(activity_id, data::retired(&head));
+        answered.response.map(|body| AnswerBody::Whole(Full::new(body)))
+    }
+
     /// Answers a request that another node has passed on. The node that the client called counts it.
     pub async fn answer_relayed(&self, message: Bytes) -> Bytes {
         let Some((request, tls)) = codec::decode_request(message) else {

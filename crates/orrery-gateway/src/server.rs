@@ -14,7 +14,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use crate::connection;
+use crate::connection::{self, Answerers};
+use crate::names::Directory;
 use crate::pipeline::Pipeline;
 use crate::tasks::Tasks;
 
@@ -31,12 +32,23 @@ const PORT_ATTEMPTS: usize = 16;
 pub struct Gateway {
     pipeline: Arc<Pipeline>,
     tls: Option<TlsAcceptor>,
+    names: Option<Arc<Directory>>,
 }
 
 impl Gateway {
     /// Without TLS only plain HTTP is spoken.
     pub fn new(pipeline: Arc<Pipeline>, tls: Option<TlsAcceptor>) -> Gateway {
-        Gateway { pipeline, tls }
+        Gateway {
+            pipeline,
+            tls,
+            names: None,
+        }
+    }
+
+    /// Requests that call one of these names are answered by whoever has it.
+    #[must_use]
+    pub fn with_names(self, names: Option<Arc<Directory>>) -> Gateway {
+        Gateway { names, ..self }
     }
 
     /// Serves these listeners until `shutdown` completes, then finishes what is under way.
@@ -47,6 +59,7 @@ impl Gateway {
             let door = Door {
                 pipeline: Arc::clone(&self.pipeline),
                 tls: self.tls.clone(),
+                names: self.names.clone(),
                 tasks: tasks.clone(),
                 slots: Arc::clone(&slots),
             };
@@ -83,6 +96,7 @@ impl fmt::Debug for Gateway {
 struct Door {
     pipeline: Arc<Pipeline>,
     tls: Option<TlsAcceptor>,
+    names: Option<Arc<Directory>>,
     tasks: Tasks,
     slots: Arc<Semaphore>,
 }
@@ -162,11 +176,16 @@ impl Door {
     }
 
     fn admit(&self, stream: TcpStream, address: SocketAddr, slot: OwnedSemaphorePermit, tasks: Tasks) {
-        let (pipeline, tls) = (Arc::clone(&self.pipeline), self.tls.clone());
+        let answerers = Answerers {
+            listener: Arc::clone(&self.pipeline),
+            names: self.names.clone(),
+        };
+        let tls = self.tls.clone();
         self.tasks.spawn(async move {
             let _slot = slot;
+            let pipeline = Arc::clone(&answerers.listener);
             let _counted = pipeline.metrics().connection();
-            connection::serve(stream, address, Arc::clone(&pipeline), tls, tasks).await;
+            connection::serve(stream, address, answerers, tls, tasks).await;
         });
     }
 }

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use orrery_gateway::names::Suffix;
 
 pub use accounts::{AccountConfig, LinkConfig, consistency};
 use accounts::{AccountEntry, LinkEntry, Plain, StalenessSettings};
@@ -26,7 +27,7 @@ pub const DEVELOPMENT_KEY: &str =
 const DEFAULT: &str = "default";
 
 /// Every setting: its name, its default, and what it means.
-const SETTINGS: [(&str, &str, &str); 25] = [
+const SETTINGS: [(&str, &str, &str); 26] = [
     ("account", "orrery", "name of the account"),
     (
         "advertise",
@@ -50,6 +51,11 @@ const SETTINGS: [(&str, &str, &str); 25] = [
         "enforce-throughput",
         "false",
         "answer 429 when a container uses more than its throughput",
+    ),
+    (
+        "host-suffix",
+        "",
+        "also tell accounts and regions apart by name on every port: ACCOUNT.SUFFIX and ACCOUNT-REGION.SUFFIX",
     ),
     ("key", DEVELOPMENT_KEY, "primary key of the account"),
     (
@@ -170,6 +176,9 @@ pub struct ServerFlags {
     /// URL that clients are told to use
     #[arg(long, value_name = "URL")]
     advertise: Option<String>,
+    /// Also tell accounts and regions apart by name: ACCOUNT.SUFFIX and ACCOUNT-REGION.SUFFIX, all on one port
+    #[arg(long, value_name = "DOMAIN")]
+    host_suffix: Option<String>,
     /// Certificate chain and key to use instead of the local authority's
     #[arg(long, value_name = "CHAIN.pem,KEY.pem")]
     tls: Option<String>,
@@ -198,6 +207,7 @@ impl ServerFlags {
             ("allow-plain-http", switch(self.allow_plain_http)),
             ("cache-mb", self.cache_mb.clone()),
             ("advertise", self.advertise.clone()),
+            ("host-suffix", self.host_suffix.clone()),
             ("tls", self.tls.clone()),
         ];
         all.into_iter()
@@ -393,6 +403,8 @@ pub struct ServerConfig {
     /// For all accounts and regions together.
     pub caches: CacheSizes,
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// `None`: accounts and regions are told apart by port only.
+    pub host_suffix: Option<Suffix>,
     pub outage: OutageConfig,
 }
 
@@ -456,6 +468,7 @@ impl ServerConfig {
             plain_http: loopback || allow_plain_http,
             caches: CacheSizes::of_mb(raw.parse("cache-mb")?),
             tls: tls(raw.text("tls"))?,
+            host_suffix: host_suffix(raw.text("host-suffix"))?,
             outage: OutageConfig::new(raw)?,
         })
     }
@@ -482,6 +495,15 @@ impl CacheSizes {
 
 fn has_development_key(account: &AccountConfig) -> bool {
     STANDARD.decode(DEVELOPMENT_KEY).is_ok_and(|key| key == account.key.0)
+}
+
+fn host_suffix(text: &str) -> Result<Option<Suffix>> {
+    match text {
+        "" => Ok(None),
+        text => Suffix::new(text)
+            .map(Some)
+            .with_context(|| format!("'{text}' is not a domain that names could end with")),
+    }
 }
 
 fn tls(text: &str) -> Result<Option<(PathBuf, PathBuf)>> {

@@ -8,7 +8,7 @@ use azure_data_cosmos::clients::ContainerClient;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::fleet::{Fleet, LAST, NEXT, REGIONS, WRITER, eventually, fill, read_back};
+use crate::fleet::{ADDED, Fleet, LAST, NEXT, REGIONS, WRITER, eventually, fill, read_back};
 use crate::harness::{Cases, cases};
 use crate::scene::Scene;
 
@@ -21,6 +21,8 @@ pub fn cases() -> Cases {
         "region-down" => [down],
         "region-planned-failover" => [planned_failover],
         "region-forced-failover" => [forced_failover],
+        "region-added-and-removed" => [added_and_removed],
+        "region-found-by-name" => [skip "the SDK resolves names by the machine's resolver only"],
         "region-conflict-feed" => [skip "the SDK has no conflicts"],
     ]
 }
@@ -111,6 +113,32 @@ async fn down(scene: Scene) -> Result<()> {
     }
     .await;
     fleet.manage("POST", &path("start"), None).await?;
+    fleet.close().await;
+    outcome
+}
+
+async fn added_and_removed(scene: Scene) -> Result<()> {
+    let fleet = Fleet::open(scene).await?;
+    fill(&fleet.seen_from(WRITER).await?, &["1".to_owned()]).await?;
+    fleet.manage("POST", "regions", Some(json!({"region": ADDED}))).await?;
+    let outcome = async {
+        let container = fleet.seen_from(ADDED).await?;
+        let read_five = || async {
+            for _ in 0..5 {
+                read_back(&container, "1").await?;
+            }
+            Ok(())
+        };
+        let before = fleet.count("read_item", &REGIONS).await?;
+        read_five().await?;
+        fleet.expect_only(before, ADDED, 0).await?;
+        let before = fleet.count("read_item", &REGIONS).await?;
+        fleet.while_removed(ADDED, read_five()).await?;
+        read_five().await?;
+        fleet.expect_only(before, WRITER, 10).await
+    }
+    .await;
+    fleet.forget(ADDED).await?;
     fleet.close().await;
     outcome
 }

@@ -134,7 +134,7 @@ fn identify<'a>(pipeline: &Pipeline, presence: Presence, request: &Incomplete<'a
 
 /// Every SDK reads elsewhere when it is told that the account is not here. Some write elsewhere only when they are told that
 /// writes are not taken here.
-fn retired(head: &request::Parts) -> Error {
+pub(super) fn retired(head: &request::Parts) -> Error {
     let status = match wire::may_write(head) {
         true => Status::WRITE_FORBIDDEN,
         false => Status::ACCOUNT_NOT_HERE,
@@ -157,7 +157,8 @@ async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activi
         });
     }
     let locations = pipeline.parts().addresses.locations(&account, head, peer.tls);
-    let document = wire::account::document(&account, &locations);
+    let own_region = pipeline.parts().handler.own_region();
+    let document = wire::account::document(&account, own_region.as_deref(), &locations);
     Answered::new(NAME, wire::encode_account(activity_id, document))
 }
 

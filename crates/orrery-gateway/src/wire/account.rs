@@ -8,6 +8,8 @@ use orrery_node::account::Account;
 use orrery_node::api::Consistency;
 use serde_json::{Value, json};
 
+use crate::names::region_label;
+
 /// A region and the address under which the client that asked reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
@@ -25,8 +27,8 @@ pub struct Locations {
     pub read_only: Vec<Location>,
 }
 
-/// The body of the answer to `GET /`.
-pub fn document(account: &Account, locations: &Locations) -> Bytes {
+/// The body of the answer to `GET /`, at a region's own endpoint or at that of the whole account.
+pub fn document(account: &Account, own_region: Option<&str>, locations: &Locations) -> Bytes {
     let readable: Vec<Value> = std::iter::once(&locations.write)
         .chain(&locations.read_only)
         .map(location)
@@ -34,7 +36,7 @@ pub fn document(account: &Account, locations: &Locations) -> Bytes {
     let replicas = json!({"asyncReplication": false, "minReplicaSetSize": 3, "maxReplicasetSize": 4});
     let document = json!({
         "_self": "",
-        "id": account.id,
+        "id": own_region.map_or_else(|| account.id.clone(), |region| region_label(&account.id, region)),
         "_rid": rid(account, locations),
         "media": "//media/",
         "addresses": "//addresses/",
@@ -71,8 +73,10 @@ fn location(location: &Location) -> Value {
 }
 
 fn rid(account: &Account, locations: &Locations) -> String {
-    let region = locations.write.region.to_lowercase().replace(' ', "");
-    format!("{}-{region}.sql.cosmos.azure.com", account.id)
+    format!(
+        "{}.sql.cosmos.azure.com",
+        region_label(&account.id, &locations.write.region)
+    )
 }
 
 /// Bounds are shown whatever the level: those that hold where they matter, and the service's usual ones elsewhere.
@@ -131,7 +135,7 @@ mod tests {
             write: location("West US 2", "http://localhost:8081/"),
             read_only,
         };
-        serde_json::from_slice(&document(&account, &locations)).unwrap()
+        serde_json::from_slice(&document(&account, None, &locations)).unwrap()
     }
 
     #[test]
@@ -144,6 +148,22 @@ mod tests {
         assert_eq!(document["id"], "orrery");
         assert_eq!(document["_rid"], "orrery-westus2.sql.cosmos.azure.com");
         assert_eq!(document["_self"], "");
+    }
+
+    #[test]
+    fn the_endpoint_of_a_region_has_its_own_id() {
+        let account = Account {
+            id: "orrery".to_owned(),
+            consistency: Consistency::Session,
+            staleness: Staleness::default(),
+            regions: vec!["West US".to_owned(), "North Europe".to_owned()],
+        };
+        let locations = Locations {
+            write: location("West US", "http://localhost:8082/"),
+            read_only: vec![location("North Europe", "http://localhost:8083/")],
+        };
+        let document: Value = serde_json::from_slice(&document(&account, Some("North Europe"), &locations)).unwrap();
+        assert_eq!(document["id"], "orrery-northeurope");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use orrery_gateway::handler::{Answer, BoxFuture, Command, Handler};
+use orrery_gateway::names::Directory;
 use orrery_gateway::{Gateway, Parts, Pipeline, Settings, bind};
 use orrery_model::{Charge, Error, Status};
 use orrery_node::account::{Account, AccountKeys, Secret};
@@ -176,11 +177,15 @@ impl Server {
     }
 
     pub fn assemble(parts: Parts, tls: Option<TlsAcceptor>) -> Server {
+        Server::assemble_named(parts, tls, None)
+    }
+
+    pub fn assemble_named(parts: Parts, tls: Option<TlsAcceptor>, names: Option<Arc<Directory>>) -> Server {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let handler = Arc::clone(&parts.handler);
         let pipeline = Arc::new(Pipeline::new(parts));
-        let gateway = Gateway::new(Arc::clone(&pipeline), tls);
+        let gateway = Gateway::new(Arc::clone(&pipeline), tls).with_names(names);
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let shutdown = async {

@@ -46,6 +46,10 @@ impl ClusterConfig {
             server.accounts.len() == 1 && server.links.is_empty(),
             "a cluster serves one account: leave [[accounts]] and [[links]] out"
         );
+        ensure!(
+            server.host_suffix.is_none(),
+            "nodes of a cluster have names of their own: leave host-suffix out and give each its --advertise"
+        );
         let account = server.accounts[0].clone();
         ensure!(
             account.regions.len() == 1,

@@ -3,6 +3,8 @@
 //! The global endpoint listens on the account's port, the first region on the next one, and so on in the order in which
 //! regions were added, for life. With a port of 0 the system chooses all of them. An account of one region has one endpoint,
 //! which is both; a second region makes it global, and gives each its own.
+//!
+//! Where endpoints have names as well ([`orrery_gateway::names`]), each of these ports answers to all of them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +14,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use orrery_gateway::account::{Address, Addresses};
 use orrery_gateway::faults::Faults;
+use orrery_gateway::names::Directory;
 use orrery_gateway::regions::RegionHandler;
 use orrery_gateway::{Gateway, Parts, Pipeline, Settings};
 use orrery_node::SystemClock;
@@ -29,6 +32,8 @@ pub struct Frame {
     pub settings: Settings,
     pub acceptor: TlsAcceptor,
     pub ca_pem: Option<Bytes>,
+    /// Of all accounts and regions, where they have names.
+    pub names: Option<Arc<Directory>>,
     pub clock: Arc<SystemClock>,
     /// One task per endpoint.
     pub serving: TaskTracker,
@@ -82,6 +87,7 @@ struct Reach {
 /// The endpoints of one account.
 #[derive(Debug)]
 pub struct Doors {
+    account: String,
     reach: Reach,
     advertise: Option<String>,
     addresses: Addresses,
@@ -99,7 +105,7 @@ struct State {
     )]
     pipelines: BTreeMap<RegionId, Arc<Pipeline>>,
     /// Bound and not yet accepting.
-    closed: Vec<(Option<RegionId>, Vec<TcpListener>)>,
+    closed: Vec<(Option<Region>, Vec<TcpListener>)>,
     /// Each closes one region's endpoint.
     open: BTreeMap<RegionId, CancellationToken>,
 }
@@ -109,9 +115,10 @@ impl Doors {
         let reach = Reach::new(config, account.port);
         let (global_port, listeners) = reach.bind(0)?;
         let doors = Doors {
+            account: account.id.clone(),
             reach,
             advertise: account.advertise.clone(),
-            addresses: Addresses::default(),
+            addresses: Addresses::with_names(config.host_suffix.clone()),
             faults: Arc::default(),
             global_port,
             state: Mutex::new(State {
@@ -141,18 +148,22 @@ impl Doors {
             let (port, listeners) = self.reach.bind(region.id.0 + 1)?;
             state.region_ports.insert(region.id, port);
             self.addresses.set(&region.name, Address::Port(port));
-            state.closed.push((Some(region.id), listeners));
+            state.closed.push((Some(region.clone()), listeners));
         }
         Ok(())
     }
 
     /// Closes a region's endpoint.
-    pub fn close(&self, region: RegionId) {
+    pub fn close(&self, frame: &Frame, region: &Region) {
         let mut state = self.state();
-        state.region_ports.remove(&region);
-        state.closed.retain(|(bound, _)| *bound != Some(region));
-        if let Some(open) = state.open.remove(&region) {
+        state.region_ports.remove(&region.id);
+        let is_it = |bound: &Option<Region>| bound.as_ref().is_some_and(|bound| bound.id == region.id);
+        state.closed.retain(|(bound, _)| !is_it(bound));
+        if let Some(open) = state.open.remove(&region.id) {
             open.cancel();
+        }
+        if let Some(names) = &frame.names {
+            names.remove_region(&self.account, &region.name);
         }
     }
 
@@ -165,9 +176,9 @@ impl Doors {
         let mut state = self.state();
         let closed = std::mem::take(&mut state.closed);
         for (region, listeners) in closed {
-            let handler = match region {
+            let handler = match &region {
                 None => RegionHandler::global(Arc::clone(fleet)),
-                Some(region) => RegionHandler::of(Arc::clone(fleet), region),
+                Some(region) => RegionHandler::of(Arc::clone(fleet), region.id),
             };
             let mut parts = Parts::new(Arc::new(handler), frame.settings.clone());
             parts.ca_pem = frame.ca_pem.clone();
@@ -176,14 +187,23 @@ impl Doors {
             parts.faults = Arc::clone(&self.faults);
             let pipeline = Arc::new(Pipeline::new(parts));
             // Without one of its own, a region is reached at the global endpoint.
-            let counted = region.or_else(|| state.region_ports.is_empty().then_some(fleet.topology().writer().id));
-            if let Some(region) = counted {
-                state.pipelines.insert(region, Arc::clone(&pipeline));
+            let alone = || state.region_ports.is_empty().then(|| fleet.topology().writer().clone());
+            let reached = region.clone().or_else(alone);
+            if let Some(names) = &frame.names {
+                if region.is_none() {
+                    names.set_account(&self.account, Arc::clone(&pipeline));
+                }
+                if let Some(reached) = &reached {
+                    names.set_region(&self.account, &reached.name, Arc::clone(&pipeline));
+                }
             }
-            let gateway = Gateway::new(pipeline, Some(frame.acceptor.clone()));
+            if let Some(reached) = reached {
+                state.pipelines.insert(reached.id, Arc::clone(&pipeline));
+            }
+            let gateway = Gateway::new(pipeline, Some(frame.acceptor.clone())).with_names(frame.names.clone());
             let stop = frame.stopping.child_token();
             if let Some(region) = region {
-                state.open.insert(region, stop.clone());
+                state.open.insert(region.id, stop.clone());
             }
             frame
                 .serving

@@ -17,6 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 #[cfg(feature = "platform")]
 use orrery_gateway::Pipeline;
+use orrery_gateway::names::Directory;
 use orrery_gateway::tls::{self, Authority};
 use orrery_node::account::{Account, Secret};
 use orrery_node::geo::fleet::{Fleet, RegionParts};
@@ -248,6 +249,10 @@ pub fn frame(config: &ServerConfig, clock: Arc<SystemClock>) -> Result<Frame> {
         },
         acceptor,
         ca_pem: ca_pem.map(Into::into),
+        names: config
+            .host_suffix
+            .clone()
+            .map(|suffix| Arc::new(Directory::new(suffix))),
         clock,
         serving: TaskTracker::new(),
         stopping: CancellationToken::new(),

@@ -61,7 +61,7 @@ impl Sites for AccountSites {
 
     fn release<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            self.doors.close(region.id);
+            self.doors.close(&self.frame, region);
             Ok(())
         })
     }

@@ -47,11 +47,19 @@ pub fn status_at(endpoint: &str) -> u16 {
 
 /// Status and sub-status of a request without a signature.
 fn refusal_at(endpoint: &str, method: &str) -> (u16, Option<u16>) {
-    let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
-    let mut stream = TcpStream::connect(authority).unwrap();
+    refusal_of(endpoint, authority(endpoint), method)
+}
+
+fn authority(endpoint: &str) -> &str {
+    endpoint.trim_start_matches("http://").trim_end_matches('/')
+}
+
+/// The same for whoever has this name there.
+fn refusal_of(endpoint: &str, host: &str, method: &str) -> (u16, Option<u16>) {
+    let mut stream = TcpStream::connect(authority(endpoint)).unwrap();
     write!(
         stream,
-        "{method} / HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
+        "{method} / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
@@ -123,6 +131,26 @@ fn a_region_that_is_cut_off_lags_and_is_taken_over_from() {
     assert!(until(|| count_at(endpoint(&server, "West US")) == 10));
     let table = succeed(&["region", "list", "--endpoint", server.endpoint()]);
     assert_eq!(table.lines().count(), 4, "{table}");
+}
+
+#[test]
+fn regions_answer_to_their_names_at_every_port_as_they_come_stop_and_go() {
+    let server = Server::start(&["--regions", "West US,North Europe", "--host-suffix", "orrery.test"]);
+    let at = |host: &str| refusal_of(server.endpoint(), &format!("{host}.orrery.test"), "GET");
+    const SERVES: (u16, Option<u16>) = (401, Some(0));
+    const NOT_HERE: (u16, Option<u16>) = (403, Some(1008));
+    assert_eq!(at("orrery"), SERVES);
+    assert_eq!(at("orrery-westus"), SERVES);
+    assert_eq!(at("orrery-NorthEurope"), SERVES);
+    assert_eq!(at("orrery-southeastasia"), NOT_HERE);
+    region(&server, &["add", "Southeast Asia"]);
+    assert_eq!(at("orrery-southeastasia"), SERVES);
+    region(&server, &["stop", "North Europe"]);
+    assert_eq!(at("orrery-northeurope").0, 503);
+    assert_eq!(at("orrery"), SERVES);
+    region(&server, &["start", "North Europe"]);
+    region(&server, &["remove", "Southeast Asia", "--drain-ms", "0"]);
+    assert!(until(|| at("orrery-southeastasia") == NOT_HERE));
 }
 
 #[test]

@@ -22,6 +22,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -32,6 +33,9 @@ final class Fleet implements AutoCloseable {
     static final String NEXT = "North Europe";
     static final String LAST = "Southeast Asia";
     static final List<String> REGIONS = List.of(WRITER, NEXT, LAST);
+
+    /** Not one of them, for those who add one. */
+    static final String ADDED = "Japan East";
 
     private static final String ENDPOINT = System.getenv("ORRERY_REGIONS_ENDPOINT");
     private static final HttpClient HTTP = HttpClient.newHttpClient();
@@ -96,7 +100,12 @@ final class Fleet implements AutoCloseable {
     }
 
     JsonNode manage(String verb, String path, Object form) throws Exception {
-        return Admin.send(ENDPOINT, verb, "_orrery/v1/" + path.replace(" ", "%20"), "", JSON.writeValueAsString(form));
+        return manage(verb, path, "", form);
+    }
+
+    private JsonNode manage(String verb, String path, String query, Object form) throws Exception {
+        String encoded = "_orrery/v1/" + path.replace(" ", "%20");
+        return Admin.send(ENDPOINT, verb, encoded, query, JSON.writeValueAsString(form));
     }
 
     JsonNode manageRegion(String region, String action, Object form) throws Exception {
@@ -105,6 +114,31 @@ final class Fleet implements AutoCloseable {
 
     void failOver(String region) throws Exception {
         manage("POST", "failover", Map.of("region", region));
+    }
+
+    /** Removes a region unless it is gone already. */
+    void forget(String region) throws Exception {
+        for (JsonNode known : manage("GET", "regions", Map.of()).get("regions")) {
+            if (known.get("name").asText().equals(region)) {
+                manage("DELETE", "regions/" + region, Map.of());
+            }
+        }
+    }
+
+    /** Removes a region, and works while it tells its clients to go elsewhere. */
+    void whileRemoved(String region, Work work) throws Exception {
+        CompletableFuture<?> removal = CompletableFuture.supplyAsync(
+                () -> quietly(() -> manage("DELETE", "regions/" + region, "?drainMs=2000", Map.of())));
+        Scene.eventually("draining", () -> {
+            for (JsonNode known : quietly(() -> manage("GET", "regions", Map.of())).get("regions")) {
+                if (known.get("name").asText().equals(region)) {
+                    return known.get("state").asText().equals("draining");
+                }
+            }
+            return false;
+        });
+        work.run();
+        removal.get();
     }
 
     /** Until every region that is online has everything. */
@@ -149,6 +183,11 @@ final class Fleet implements AutoCloseable {
             total += Long.parseLong(matcher.group(1));
         }
         return total;
+    }
+
+    /** The same of all regions that are always there. */
+    long answeredByAll(String operation) {
+        return REGIONS.stream().mapToLong(region -> answered(operation, region)).sum();
     }
 
     /** One of these regions answers all the work, so many times, and the others nothing. */

@@ -115,6 +115,31 @@ class Regions extends Scene {
         }
     }
 
+    @Test
+    @DisplayName("region-added-and-removed")
+    void addedAndRemoved() throws Exception {
+        try (Fleet fleet = new Fleet()) {
+            fill(fleet.seenFrom(Fleet.WRITER), List.of("1"));
+            fleet.manage("POST", "regions", Map.of("region", Fleet.ADDED));
+            try {
+                CosmosContainer container = fleet.seenFrom(Fleet.ADDED);
+                Fleet.Work readFive = () -> {
+                    for (int i = 0; i < 5; i++) {
+                        read(container, keyOf("1"), "1");
+                    }
+                };
+                fleet.answeredBy(Fleet.ADDED, "read_item", 0, Fleet.REGIONS, readFive);
+                long before = fleet.answeredByAll("read_item");
+                fleet.whileRemoved(Fleet.ADDED, readFive);
+                readFive.run();
+                // The SDK spreads what it tries again over the others.
+                assertEquals(10, fleet.answeredByAll("read_item") - before);
+            } finally {
+                fleet.forget(Fleet.ADDED);
+            }
+        }
+    }
+
     /** Creates items, and reads each back, until closed; notes what was acknowledged and what went wrong. */
     private static final class Load implements AutoCloseable {
         final ConcurrentLinkedQueue<String> acknowledged = new ConcurrentLinkedQueue<>();

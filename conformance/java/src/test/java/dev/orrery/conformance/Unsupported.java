@@ -40,4 +40,9 @@ class Unsupported {
     @DisplayName("feed-foreign-continuation")
     @Disabled("the SDK does not compare the container of a continuation with the one it reads")
     void foreignContinuation() {}
+
+    @Test
+    @DisplayName("region-found-by-name")
+    @Disabled("the SDK resolves names by the machine's resolver only")
+    void foundByName() {}
 }
