@@ -30,6 +30,8 @@ pub struct Part {
     pub range: EpkRange,
     /// Names the indexing policy that the query was planned with.
     pub policy: u64,
+    /// The number of its items, once they are counted.
+    pub n_items: Option<usize>,
     /// How its items are found, once that is decided.
     pub access: Option<Access>,
 }
@@ -41,6 +43,7 @@ impl Part {
             form,
             range: &self.range,
             policy: self.policy,
+            n_items: self.n_items,
         }
     }
 }

@@ -196,6 +196,7 @@ async fn page_of_items(
                 snapshot,
                 range: part,
                 policy: container.definition.index_rules().fingerprint(),
+                n_items: None,
                 access: None,
             });
         }

@@ -152,7 +152,7 @@ impl PageWork {
         }
         let form = self.form();
         let rows = self.prepared.rows_at_most(self.limits.rows_max);
-        if let [part] = self.parts.as_slice()
+        if let [part] = self.parts.as_mut_slice()
             && sorting_is_cheaper(part, form, rows)?
         {
             return Ok(None);
@@ -247,11 +247,12 @@ impl PageWork {
 
 /// Whether a part of a partition has so few items that reading and sorting them costs less than passing over the entries of
 /// all the others.
-fn sorting_is_cheaper(part: &Part, form: EpkForm, rows: usize) -> Result<bool> {
+fn sorting_is_cheaper(part: &mut Part, form: EpkForm, rows: usize) -> Result<bool> {
     let Some(state) = PartitionState::load(&*part.snapshot).map_err(unreadable)? else {
         return Ok(true);
     };
-    let Some(n_items) = part.scope(form).n_items(&state).map_err(unreadable)? else {
+    part.n_items = part.scope(form).n_items(&state).map_err(unreadable)?;
+    let Some(n_items) = part.n_items else {
         return Ok(false);
     };
     let n_entries = rows.saturating_mul(state.n_items as usize) / n_items.max(1);

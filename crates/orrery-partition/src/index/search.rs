@@ -34,6 +34,8 @@ pub struct Scope<'v> {
     pub range: &'v EpkRange,
     /// Names the policy that the search relies on. A partition whose index follows another one cannot serve it.
     pub policy: u64,
+    /// The number of items in it, where somebody has counted them.
+    pub n_items: Option<usize>,
 }
 
 impl std::fmt::Debug for Scope<'_> {
@@ -76,9 +78,9 @@ impl Access {
             return Ok(Access::Scan);
         };
         // Counting the items of a logical partition may take longer than finding the few that are asked for.
-        if let Some(found) = scope.gather(condition, LIMITS[0].min(effort))?
-            && found.len() <= FEW
-        {
+        let first_limit = LIMITS[0].min(effort);
+        let mut found = scope.gather(condition, first_limit)?;
+        if let Some(found) = found.take_if(|found| found.len() <= FEW) {
             return Ok(Access::listed(found, always));
         }
         let n_items = scope.n_items(&state)?.unwrap_or(state.n_items as usize);
@@ -87,17 +89,21 @@ impl Access {
         }
         // Looking at as many entries as there are items costs as much as reading them.
         let limit_max = n_items.min(effort);
-        for limit in LIMITS {
-            let limit = limit.min(limit_max);
-            if let Some(found) = scope.gather(condition, limit)? {
-                return Ok(match found.len() * 2 > n_items {
-                    true => Access::Scan,
-                    false => Access::listed(found, always),
-                });
-            }
-            if limit == limit_max {
+        let mut limit = first_limit;
+        for next in LIMITS {
+            if found.is_some() || limit >= limit_max {
                 break;
             }
+            if next > limit {
+                limit = next.min(limit_max);
+                found = scope.gather(condition, limit)?;
+            }
+        }
+        if let Some(found) = found {
+            return Ok(match found.len() * 2 > n_items {
+                true => Access::Scan,
+                false => Access::listed(found, always),
+            });
         }
         Ok(match exact_range(condition) {
             Some(range) => Access::Term {
@@ -193,6 +199,9 @@ impl Scope<'_> {
 
     /// The number of items; `None` for many items in a part of the partition.
     pub fn n_items(&self, state: &PartitionState) -> Result<Option<usize>> {
+        if self.n_items.is_some() {
+            return Ok(self.n_items);
+        }
         if self.range.covers(&state.range) {
             return Ok(Some(state.n_items as usize));
         }

@@ -219,6 +219,7 @@ impl Paging<'_> {
             form: self.bench.form(),
             range,
             policy: self.bench.definition.index_rules().fingerprint(),
+            n_items: None,
         };
         self.ranges.iter().map(scope).collect()
     }
@@ -411,6 +412,7 @@ fn access_within(bench: &Bench, filter: &str, range: &EpkRange) -> Access {
         form: bench.form(),
         range,
         policy: bench.definition.index_rules().fingerprint(),
+        n_items: None,
     };
     Access::choose(scope, &Condition::of(&plan, bench.definition.index_rules()), EFFORT).unwrap()
 }
