@@ -1,12 +1,14 @@
 //! Three regions of one account on a paused clock, with clients everywhere and everything between them going wrong.
 //!
 //! Clients read in any region and write where writes are taken, several at a time; links slow down, pause and break, the write
-//! region changes, regions are taken offline and come back, and with every second seed partitions are split and merged.
+//! region changes, regions are taken offline and come back; with every second seed partitions are split and merged, with every third
+//! one regions are killed and live again.
 //! Everything is recorded, and [`checks`] says afterwards whether the promises of the account's consistency level held. One
 //! thread and one seed: one run.
 
 pub mod checks;
 mod client;
+mod disks;
 pub mod history;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,21 +16,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use orrery_model::etag::Precondition;
-use orrery_model::{LogId, Lsn, Position, Timestamp};
+use orrery_model::{LogId, Lsn, Position};
 use orrery_node::admin::PartitionInfo;
 use orrery_node::api::{Consistency, ItemSelector, ItemVerb, Options, Outcome};
 use orrery_node::geo::bounds::{Bounds, Staleness};
-use orrery_node::geo::fleet::{self, Fleet, InMemory, RegionParts};
+use orrery_node::geo::fleet::{self, Fleet, InMemory, Outage};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::topology::RegionState;
-use orrery_node::{Failure, ManualClock, Node, Reply};
-use orrery_storage::MemoryStore;
+use orrery_node::{Failure, Node, Reply};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Trace;
 use crate::dice::Dice;
 use crate::requests::{create_container, epk, item_operation, request, settings, value_of};
 use client::Client;
+use disks::Disks;
 use history::{History, Item, Loss, Standing, Tick};
 
 const NAMES: [&str; 3] = ["West US", "North Europe", "Southeast Asia"];
@@ -76,7 +78,7 @@ pub fn record(seed: u64) -> (Consistency, History, Trace) {
             let dice = Dice::new(seed ^ (number as u64 + 1) << 32);
             clients.push(tokio::spawn(Client::new(&world, number, dice).run()));
         }
-        let trouble = tokio::spawn(Arc::clone(&world).make_trouble(Dice::new(seed)));
+        let trouble = tokio::spawn(Arc::clone(&world).make_trouble(Dice::new(seed), is_killing(seed)));
         let reshards = is_resharding(seed);
         let reshards = reshards.then(|| tokio::spawn(Arc::clone(&world).reshard(Dice::new(!seed))));
         for client in clients {
@@ -95,6 +97,11 @@ pub fn record(seed: u64) -> (Consistency, History, Trace) {
 /// Partitions are split and merged with every second seed, so that each level is run both ways.
 fn is_resharding(seed: u64) -> bool {
     seed % 2 == 1
+}
+
+/// Regions are killed with every third seed.
+fn is_killing(seed: u64) -> bool {
+    seed % 3 == 1
 }
 
 #[derive(Debug, Default)]
@@ -117,19 +124,18 @@ struct World {
 
 impl World {
     async fn new(level: Consistency) -> Arc<World> {
-        let parts = NAMES.map(|name| RegionParts {
-            name: name.to_owned(),
-            store: MemoryStore::new(),
-            clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
-        });
+        let disks = Disks::new(NAMES.len());
+        let parts = NAMES.iter().enumerate();
+        let parts = parts.map(|(index, name)| disks.parts(index, name)).collect();
         let mut settings = settings(level, NAMES.map(str::to_owned).into());
         settings.account.staleness = Staleness {
             chosen: Some(BOUNDS),
             may_be_tight: true,
         };
-        let fleet = Fleet::start(settings, parts.into(), Arc::new(InMemory::default()))
+        let fleet = Fleet::start(settings, parts, Arc::new(InMemory::default()))
             .await
             .expect("the account starts");
+        fleet.settle(Arc::new(disks));
         let world = Arc::new(World {
             fleet,
             level,
@@ -178,6 +184,21 @@ impl World {
             .collect()
     }
 
+    /// Regions that clients can reach.
+    fn alive(&self) -> Vec<&'static str> {
+        let dead = self.dead();
+        self.online().into_iter().filter(|name| !dead.contains(name)).collect()
+    }
+
+    fn dead(&self) -> Vec<&'static str> {
+        let regions = self.fleet.regions();
+        let is_dead = |name: &&str| {
+            let mut killed = regions.iter().filter(|region| region.outage == Some(Outage::Killed));
+            killed.any(|region| region.name == *name)
+        };
+        NAMES.into_iter().filter(is_dead).collect()
+    }
+
     fn writer(&self) -> &'static str {
         let name = self.fleet.topology().writer().name.clone();
         NAMES
@@ -196,7 +217,7 @@ impl World {
     /// Looks at where every region stands.
     fn observe(&self, acknowledged: Option<(Item, Lsn)>) {
         let at = self.tick();
-        let online = self.online();
+        let alive = self.alive();
         self.note_returns(at);
         for region in NAMES {
             let serving = acknowledged.and_then(|(item, _)| self.partition_of(region, item.0));
@@ -208,7 +229,7 @@ impl World {
                     log,
                     position,
                     now_ms: self.now_ms(),
-                    serves: online.contains(&region),
+                    serves: alive.contains(&region),
                     acknowledged: acknowledged.filter(|_| is_asked).map(|(_, lsn)| lsn),
                 };
                 self.recorded().history.standings.push(standing);
@@ -252,16 +273,18 @@ impl World {
     }
 
     /// Breaks something every now and then, and mends it.
-    async fn make_trouble(self: Arc<World>, mut dice: Dice) {
+    async fn make_trouble(self: Arc<World>, mut dice: Dice, kills: bool) {
         self.set_links(&mut dice);
         loop {
             sleep(Duration::from_millis(50 + dice.roll(1_500))).await;
-            match dice.roll(10) {
+            match dice.roll(if kills { 13 } else { 10 }) {
                 0..4 => self.set_links(&mut dice),
                 4 | 5 => self.break_link(&mut dice),
                 6 | 7 => self.change_writer(dice.pick(&NAMES)).await,
                 8 => self.take_offline(&mut dice).await,
-                _ => self.take_all_online().await,
+                9 => self.take_all_online().await,
+                10 => self.kill(dice.pick(&NAMES)).await,
+                _ => self.revive_all().await,
             }
             self.observe(None);
         }
@@ -300,6 +323,18 @@ impl World {
             Err(error) => error.to_string(),
         };
         self.note(format!("planned change to {to}: {outcome}"));
+    }
+
+    async fn kill(&self, region: &'static str) {
+        let killed = Arc::clone(&self.fleet).kill(region).await;
+        self.note(format!("{region} is killed: {}", killed.is_ok()));
+    }
+
+    async fn revive_all(&self) {
+        for region in self.dead() {
+            let revived = Arc::clone(&self.fleet).start_again(region).await;
+            self.note(format!("{region} lives again: {}", revived.is_ok()));
+        }
     }
 
     async fn take_offline(&self, dice: &mut Dice) {
@@ -371,7 +406,8 @@ impl World {
                 .expect("the link is there");
         }
         timeout(PATIENCE, async {
-            while self.online().len() < NAMES.len() {
+            while self.alive().len() < NAMES.len() {
+                self.revive_all().await;
                 self.take_all_online().await;
                 sleep(Duration::from_millis(100)).await;
             }

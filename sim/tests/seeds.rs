@@ -79,6 +79,8 @@ fn regions_keep_the_promises_of_every_consistency_level() {
         "comes back: true",
         "offline, 0 trans",
         "offline, 1 trans",
+        "is killed: true",
+        "lives again: true",
     ];
     let reshards = ["split of 0: true", "merge of", "split of 2"];
     check(

@@ -46,10 +46,19 @@ impl Addresses {
         known.insert(region.to_owned(), address);
     }
 
+    /// Was a name called, and not an address with a port?
+    pub fn are_named_by(&self, head: &request::Parts) -> bool {
+        self.suffix_of(&authority(&head.uri, &head.headers)).is_some()
+    }
+
+    fn suffix_of(&self, called: &Authority) -> Option<&Suffix> {
+        self.suffix.as_ref().filter(|suffix| suffix.covers(called.host()))
+    }
+
     /// The account's regions as the sender of this request should call them.
     pub fn locations(&self, account: &Account, head: &request::Parts, tls: bool) -> Locations {
         let authority = authority(&head.uri, &head.headers);
-        let suffix = self.suffix.as_ref().filter(|suffix| suffix.covers(authority.host()));
+        let suffix = self.suffix_of(&authority);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let location = |region: &String| Location {
             region: region.clone(),
@@ -122,6 +131,18 @@ mod tests {
             .chain(locations.read_only)
             .map(|location| location.endpoint)
             .collect()
+    }
+
+    #[test]
+    fn names_are_told_from_addresses() {
+        let is_named = |addresses: &Addresses, host: &str| {
+            let (head, ()) = Request::get("/").header("host", host).body(()).unwrap().into_parts();
+            addresses.are_named_by(&head)
+        };
+        let addresses = Addresses::with_names(Suffix::new("orrery.test"));
+        assert!(is_named(&addresses, "orrery-northeurope.orrery.test:8081"));
+        assert!(!is_named(&addresses, "localhost:8083"));
+        assert!(!is_named(&Addresses::default(), "orrery.orrery.test:8081"));
     }
 
     #[test]

@@ -49,6 +49,9 @@ impl Client {
     pub async fn run(mut self) {
         for _ in 0..N_CALLS {
             sleep(Duration::from_millis(self.dice.roll(400))).await;
+            if self.world.alive().is_empty() {
+                continue;
+            }
             if self.world.level == Consistency::Strong && self.dice.percent(20) {
                 self.use_catalogue().await;
                 continue;
@@ -75,13 +78,17 @@ impl Client {
         }
     }
 
+    /// `None` when no answer comes. One that a region's death overtakes does not.
     async fn execute(&self, region: &str, operation: Operation) -> Option<Result<Reply, Failure>> {
-        timeout(
-            PATIENCE,
-            self.world.node(region).execute(request(operation, self.options())),
-        )
-        .await
-        .ok()
+        let node = self.world.node(region);
+        let answered = timeout(PATIENCE, node.execute(request(operation, self.options()))).await;
+        let lives = Arc::ptr_eq(&node, &self.world.node(region)) && !self.world.dead().contains(&region);
+        answered.ok().filter(|_| lives)
+    }
+
+    /// One that can be reached.
+    fn some_region(&mut self) -> &'static str {
+        self.dice.pick(&self.world.alive())
     }
 
     /// When a call begins: its place among all others, and the time.
@@ -90,7 +97,7 @@ impl Client {
     }
 
     async fn read(&mut self, item: Item) {
-        let region = self.dice.pick(&self.world.online());
+        let region = self.some_region();
         let verb = ItemVerb::Read {
             item: ItemSelector::Id(item.1.to_owned()),
         };
@@ -232,7 +239,7 @@ impl Client {
                 let action = Action::Write { value, expected: None };
                 (self.world.writer(), action, write_script(value))
             }
-            false => (self.dice.pick(&self.world.online()), Action::Read, read_script()),
+            false => (self.some_region(), Action::Read, read_script()),
         };
         let (invoked, asked_ms) = self.begin();
         let answer = match self.execute(region, script_operation(verb)).await {
@@ -304,7 +311,7 @@ impl Client {
     }
 
     async fn read_pair(&mut self) {
-        let region = self.dice.pick(&self.world.online());
+        let region = self.some_region();
         let operation = Operation::ReadFeed {
             container: container(),
             target: FeedTarget {

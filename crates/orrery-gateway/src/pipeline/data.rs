@@ -156,9 +156,11 @@ async fn account(pipeline: &Pipeline, peer: &Peer, head: &request::Parts, activi
             ..Account::clone(&account)
         });
     }
-    let locations = pipeline.parts().addresses.locations(&account, head, peer.tls);
+    let addresses = &pipeline.parts().addresses;
+    let locations = addresses.locations(&account, head, peer.tls);
     let own_region = pipeline.parts().handler.own_region();
-    let document = wire::account::document(&account, own_region.as_deref(), &locations);
+    let called_region = own_region.as_deref().filter(|_| addresses.are_named_by(head));
+    let document = wire::account::document(&account, called_region, &locations);
     Answered::new(NAME, wire::encode_account(activity_id, document))
 }
 

@@ -27,8 +27,9 @@ pub struct Locations {
     pub read_only: Vec<Location>,
 }
 
-/// The body of the answer to `GET /`, at a region's own endpoint or at that of the whole account.
-pub fn document(account: &Account, own_region: Option<&str>, locations: &Locations) -> Bytes {
+/// The body of the answer to `GET /`. Its id is the first label of the name that was called: that of the region whose name was,
+/// and of the account otherwise.
+pub fn document(account: &Account, called_region: Option<&str>, locations: &Locations) -> Bytes {
     let readable: Vec<Value> = std::iter::once(&locations.write)
         .chain(&locations.read_only)
         .map(location)
@@ -36,7 +37,7 @@ pub fn document(account: &Account, own_region: Option<&str>, locations: &Locatio
     let replicas = json!({"asyncReplication": false, "minReplicaSetSize": 3, "maxReplicasetSize": 4});
     let document = json!({
         "_self": "",
-        "id": own_region.map_or_else(|| account.id.clone(), |region| region_label(&account.id, region)),
+        "id": called_region.map_or_else(|| account.id.clone(), |region| region_label(&account.id, region)),
         "_rid": rid(account, locations),
         "media": "//media/",
         "addresses": "//addresses/",
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_endpoint_of_a_region_has_its_own_id() {
+    fn a_region_that_is_called_by_name_has_its_own_id() {
         let account = Account {
             id: "orrery".to_owned(),
             consistency: Consistency::Session,

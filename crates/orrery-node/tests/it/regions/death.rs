@@ -10,13 +10,20 @@ use orrery_storage::SharedStore;
 use super::failover::conflicts;
 use super::*;
 
-/// What is left of regions when they are killed.
+/// What is left of regions when they are killed: one account's part of their disks.
 #[derive(Debug)]
-struct Disks(Vec<Arc<SharedStore>>);
+struct Disks {
+    all: Vec<Arc<SharedStore>>,
+    account: u16,
+}
 
 impl Disks {
+    fn new() -> Vec<Arc<SharedStore>> {
+        (0..3).map(|_| SharedStore::new(MemoryStore::new())).collect()
+    }
+
     fn of(&self, region: &Region) -> &Arc<SharedStore> {
-        &self.0[region.id.0 as usize]
+        &self.all[region.id.0 as usize]
     }
 }
 
@@ -24,14 +31,14 @@ impl Sites for Disks {
     fn prepare<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<RegionParts>> {
         let parts = RegionParts {
             name: region.name.clone(),
-            store: self.of(region).account(0),
+            store: self.of(region).account(self.account),
             clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
         };
         Box::pin(async move { Ok(parts) })
     }
 
     fn kill<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<()>> {
-        self.of(region).abandon(0);
+        self.of(region).abandon(self.account);
         Box::pin(async { Ok(()) })
     }
 
@@ -42,8 +49,13 @@ impl Sites for Disks {
 
 /// Regions that can be killed, with a container in all of them.
 async fn mortal(consistency: Consistency) -> Regions {
-    let disks = Disks((0..3).map(|_| SharedStore::new(MemoryStore::new())).collect());
-    let stores = disks.0.iter().map(|disk| disk.account(0)).collect();
+    mortal_on(Disks::new(), 0, consistency).await
+}
+
+/// The same for one of the accounts that share disks.
+async fn mortal_on(all: Vec<Arc<SharedStore>>, account: u16, consistency: Consistency) -> Regions {
+    let disks = Disks { all, account };
+    let stores = disks.all.iter().map(|disk| disk.account(account)).collect();
     let regions = Regions::on(stores, consistency, 1).await;
     regions.fleet.settle(Arc::new(disks));
     regions.with_container().await;
@@ -163,4 +175,28 @@ async fn a_killed_write_region_is_taken_over_from_without_anybodys_doing() {
     regions.revive(WEST).await;
     regions.fleet.clone().take_online(WEST).await.unwrap();
     regions.all_equal().await;
+}
+
+#[tokio::test]
+async fn a_region_of_one_account_is_killed_and_lives_again_on_a_disk_that_other_accounts_go_on_using() {
+    let disks = Disks::new();
+    let killed = mortal_on(disks.clone(), 0, Consistency::Session).await;
+    let other = mortal_on(disks, 1, Consistency::Session).await;
+    fill(&killed.writer(), 0..10).await;
+    fill(&other.writer(), 0..5).await;
+    for region in [WEST, NORTH] {
+        killed.kill(region).await;
+        assert!(other.fleet.regions().iter().all(|region| region.outage.is_none()));
+    }
+    let (key, body) = document(10);
+    assert!(killed.writer().create(&key, &body).await.is_err(), "it is dead");
+    fill(&other.writer(), 5..15).await;
+    other.all_equal().await;
+    for region in [WEST, NORTH] {
+        killed.revive(region).await;
+    }
+    fill(&killed.writer(), 10..20).await;
+    killed.all_equal().await;
+    assert_eq!(contents(&killed.writer()).await.len(), 20);
+    assert_eq!(contents(&other.at(NORTH)).await.len(), 15, "neither has anything of the other");
 }
