@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::key::{KeyKind, KeyVersion, PropertyPath};
+use orrery_model::limits::LOGICAL_PARTITION_BYTES_MAX;
 use orrery_model::{Epk, IndexingDirective, PartitionKey, PartitionKeyDefinition, json};
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{
@@ -28,6 +29,7 @@ pub fn settings(consistency: Consistency, regions: Vec<String>) -> NodeSettings 
         fresh_secret: || [2; 64],
         partitions: 1,
         enforce_throughput: false,
+        logical_partition_bytes_max: LOGICAL_PARTITION_BYTES_MAX,
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_secs(3600),
         query_time_max: Duration::from_secs(30),

@@ -6,6 +6,8 @@ pub const NESTING_LEVELS_MAX: usize = 128;
 pub const ENVELOPE_LEVELS_MAX: usize = 5;
 /// Largest item, as canonical text.
 pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Largest logical partition: all items of one key.
+pub const LOGICAL_PARTITION_BYTES_MAX: u64 = 20 << 30;
 /// Largest batch, all its operations together.
 pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What the operations of one batch may write and give back, all together. Operations that name an item can give or write far

@@ -30,6 +30,7 @@ mod opening;
 mod partition;
 mod purge;
 mod query;
+mod quota;
 mod ranges;
 mod recent;
 mod recovery;

@@ -39,6 +39,8 @@ pub struct NodeSettings {
     /// Physical partitions of a new container; more when its throughput asks for more.
     pub partitions: u32,
     pub enforce_throughput: bool,
+    /// What all items of one partition key may take.
+    pub logical_partition_bytes_max: u64,
     pub cache_bytes: usize,
     /// How often expired items are looked for.
     pub purge_interval: Duration,

@@ -15,6 +15,7 @@ use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::geo::jumps::jumps_of;
 use crate::node::{Node, append_one, define, owning_epoch};
 use crate::partition::{Commitment, Partition};
+use crate::quota::Quota;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
 
@@ -113,6 +114,7 @@ impl Node {
             clock: Arc::clone(&self.clock),
             expiring: Arc::clone(&self.expiring),
             last_at: state.head_at,
+            quota: Arc::new(Quota::new(self.settings.logical_partition_bytes_max)),
         };
         self.tasks.spawn(writer.run(inbox, ended.drop_guard()));
         self.partitions

@@ -12,10 +12,10 @@ use orrery_model::{ContainerDefinition, Error, LogId, Lsn, PartitionId, Position
 use orrery_partition::command::{Command, Decision};
 use orrery_partition::decide::{self, Context, unreadable};
 use orrery_partition::draft::Identity;
-use orrery_partition::keys;
+use orrery_partition::keys::{self, EpkForm};
 use orrery_partition::overlay::Overlay;
 use orrery_partition::project;
-use orrery_partition::storage::{Log, Staged, StorageError};
+use orrery_partition::storage::{Log, Staged, StorageError, ViewWrite};
 use orrery_partition::stored::StoredItem;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::DropGuard;
@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::geo::duty::{EVERYWHERE_WAIT, LogDuty, Term, unconfirmed, write_forbidden};
 use crate::partition::{Answer, Held, Job};
 use crate::purge;
+use crate::quota::Quota;
 use crate::tasks::Tasks;
 
 /// Commands that may wait; more make their senders wait.
@@ -48,6 +49,7 @@ pub struct Writer {
     pub expiring: Arc<Notify>,
     /// Time never runs backwards in a log.
     pub last_at: Timestamp,
+    pub quota: Arc<Quota>,
 }
 
 type Reply = oneshot::Sender<Result<Answer>>;
@@ -131,6 +133,7 @@ impl Writer {
         let (mut decided, mut staged, mut bytes) = (Vec::new(), Vec::new(), 0);
         let now = self.clock.now().max(self.last_at);
         self.last_at = now;
+        let full = self.quota.full();
         while bytes < BATCH_BYTES_MAX && staged.len() < room {
             let Some((command, reply)) = commands.next() else { break };
             let context = Context {
@@ -139,6 +142,7 @@ impl Writer {
                 partition: self.partition,
                 identity: &self.identity,
                 definition: &self.definition,
+                full: &full,
             };
             let is_clients = matches!(
                 command,
@@ -151,10 +155,7 @@ impl Writer {
                 let operations = std::mem::take(&mut decision.operations);
                 let transaction = Arc::new(Transaction::following(position, now, operations));
                 let writes = project::project(Some(&self.definition), &overlay, &transaction).map_err(unreadable)?;
-                bytes += writes
-                    .iter()
-                    .map(|(key, value)| key.len() + value.as_ref().map_or(0, bytes::Bytes::len))
-                    .sum::<usize>();
+                bytes += writes.iter().map(n_bytes).sum::<usize>();
                 overlay.apply(writes.iter().cloned());
                 position = transaction.position();
                 self.follow_definition(&transaction)?;
@@ -182,6 +183,7 @@ impl Writer {
 
     async fn commit(&mut self, decided: Vec<Decided>, staged: Vec<Staged>, term: Term) {
         let ends_soon = purge::has_short_lived(&self.definition, &staged);
+        let n_bytes = staged.iter().flat_map(|staged| &staged.writes).map(n_bytes).sum();
         let appended = if staged.is_empty() {
             Ok(())
         } else {
@@ -192,6 +194,8 @@ impl Writer {
                 if ends_soon {
                     self.expiring.notify_one();
                 }
+                let form = EpkForm::of(self.definition.partition_key());
+                self.quota.wrote(n_bytes, &self.log, form, &self.tasks);
                 self.acknowledge(decided, term);
             }
             Err(error) => {
@@ -257,6 +261,10 @@ impl Writer {
         });
         append_cached(&*self.log, &self.cache, expected.unwrap_or_default(), staged).await
     }
+}
+
+fn n_bytes((key, value): &ViewWrite) -> usize {
+    key.len() + value.as_ref().map_or(0, bytes::Bytes::len)
 }
 
 /// Appends, and keeps the caches in step: readers see neither an item that is not durable nor an older one after.

@@ -16,6 +16,7 @@ use crate::expiry::is_expired;
 use crate::keys::{self, EpkForm};
 use crate::overlay::Overlay;
 use crate::project::{self, unique_hashes};
+use crate::quota::FullKeys;
 use crate::state::PartitionState;
 use crate::storage::{StorageError, View, ViewWrite};
 use crate::stored::StoredItem;
@@ -32,6 +33,8 @@ pub struct Context<'a> {
     pub partition: PartitionId,
     pub identity: &'a Identity,
     pub definition: &'a ContainerDefinition,
+    /// Logical partitions that may not grow.
+    pub full: &'a FullKeys,
 }
 
 impl Context<'_> {
@@ -300,6 +303,8 @@ impl Writer<'_> {
         };
         let etag = self.context.etag(self.first_index + operations.len());
         let body = draft.finish(self.context.identity, number, etag, self.context.now);
+        let size_before = before.map(|current| current.item.body.len());
+        self.context.full.check(&self.step.epk, body.len(), size_before)?;
         operations.push(Operation::Put(PutItem {
             epk: self.step.epk.clone(),
             id: draft.id.clone(),

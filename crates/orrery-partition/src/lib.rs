@@ -16,6 +16,7 @@ pub mod index;
 pub mod keys;
 pub mod overlay;
 pub mod project;
+pub mod quota;
 pub mod reshard;
 pub mod state;
 pub mod storage;

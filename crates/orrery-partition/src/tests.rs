@@ -17,12 +17,14 @@ use crate::decide::{Context, decide};
 use crate::draft::{Identity, ItemDraft};
 use crate::keys::EpkForm;
 use crate::project::project;
+use crate::quota::FullKeys;
 use crate::storage::{self, Scan, View, ViewWrite};
 
 mod decisions;
 mod index;
 mod keys;
 mod overlay;
+mod quota;
 mod replay;
 mod reshard;
 
@@ -68,6 +70,7 @@ struct Bench {
     log: Vec<Transaction>,
     position: Position,
     now: Timestamp,
+    full: FullKeys,
 }
 
 const PARTITION: PartitionId = PartitionId(7);
@@ -86,6 +89,7 @@ impl Bench {
             log: Vec::new(),
             position: Position::default(),
             now: Timestamp(1_700_000_000_000),
+            full: FullKeys::default(),
             definition,
         };
         let opened = Opened {
@@ -134,6 +138,7 @@ impl Bench {
             partition: PARTITION,
             identity: &self.identity,
             definition: &self.definition,
+            full: &self.full,
         };
         let decision = decide(&self.view, command, &context)?;
         if !decision.operations.is_empty() {

@@ -27,7 +27,7 @@ pub const DEVELOPMENT_KEY: &str =
 const DEFAULT: &str = "default";
 
 /// Every setting: its name, its default, and what it means.
-const SETTINGS: [(&str, &str, &str); 26] = [
+const SETTINGS: [(&str, &str, &str); 27] = [
     ("account", "orrery", "name of the account"),
     (
         "advertise",
@@ -68,6 +68,11 @@ const SETTINGS: [(&str, &str, &str); 26] = [
         "listen",
         "loopback",
         "address to listen on; loopback means IPv4 and IPv6",
+    ),
+    (
+        "logical-partition-mb",
+        "20480",
+        "what all items of one partition key may take, in MiB: beyond it they cannot grow",
     ),
     (
         "max-staleness-interval-s",
@@ -167,6 +172,9 @@ pub struct ServerFlags {
     /// Answer 429 when a container uses more than its throughput
     #[arg(long)]
     enforce_throughput: bool,
+    /// What all items of one partition key may take, in MiB [default: 20480]
+    #[arg(long, value_name = "MIB")]
+    logical_partition_mb: Option<String>,
     /// Speak plain HTTP beyond loopback
     #[arg(long)]
     allow_plain_http: bool,
@@ -204,6 +212,7 @@ impl ServerFlags {
             ("dev-allow-tight-bounds", switch(self.dev_allow_tight_bounds)),
             ("partitions", self.partitions.clone()),
             ("enforce-throughput", switch(self.enforce_throughput)),
+            ("logical-partition-mb", self.logical_partition_mb.clone()),
             ("allow-plain-http", switch(self.allow_plain_http)),
             ("cache-mb", self.cache_mb.clone()),
             ("advertise", self.advertise.clone()),
@@ -398,6 +407,7 @@ pub struct ServerConfig {
     pub development: bool,
     pub partitions: u32,
     pub enforce_throughput: bool,
+    pub logical_partition_bytes_max: u64,
     /// Is plain HTTP spoken?
     pub plain_http: bool,
     /// For all accounts and regions together.
@@ -465,6 +475,7 @@ impl ServerConfig {
             development,
             partitions,
             enforce_throughput: raw.parse("enforce-throughput")?,
+            logical_partition_bytes_max: u64::from(raw.parse::<u32>("logical-partition-mb")?) << 20,
             plain_http: loopback || allow_plain_http,
             caches: CacheSizes::of_mb(raw.parse("cache-mb")?),
             tls: tls(raw.text("tls"))?,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use orrery_gateway::wire;
 use orrery_gateway::wire::headers::Headers;
 use orrery_model::Timestamp;
+use orrery_model::limits::LOGICAL_PARTITION_BYTES_MAX;
 use orrery_node::account::{Account, Secret};
 use orrery_node::api::{Consistency, Principal};
 use orrery_node::geo::bounds::Staleness;
@@ -50,6 +51,7 @@ async fn start() -> Arc<Node> {
         fresh_secret: || SECRET,
         partitions: 2,
         enforce_throughput: false,
+        logical_partition_bytes_max: LOGICAL_PARTITION_BYTES_MAX,
         cache_bytes: 1 << 20,
         purge_interval: Duration::from_secs(3600),
         query_time_max: Duration::from_secs(30),

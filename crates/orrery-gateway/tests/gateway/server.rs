@@ -12,6 +12,7 @@ use bytes::Bytes;
 use orrery_gateway::handler::{Answer, BoxFuture, Command, Handler};
 use orrery_gateway::names::Directory;
 use orrery_gateway::{Gateway, Parts, Pipeline, Settings, bind};
+use orrery_model::limits::LOGICAL_PARTITION_BYTES_MAX;
 use orrery_model::{Charge, Error, Status};
 use orrery_node::account::{Account, AccountKeys, Secret};
 use orrery_node::api::{Consistency, Facts, Failure, Outcome, Reply, Request, Resource};
@@ -162,6 +163,7 @@ impl Server {
             fresh_secret,
             partitions: 1,
             enforce_throughput: false,
+            logical_partition_bytes_max: LOGICAL_PARTITION_BYTES_MAX,
             cache_bytes: 1 << 20,
             purge_interval,
             query_time_max: Duration::from_secs(1),

@@ -14,6 +14,7 @@ mod functions;
 mod indexing;
 mod paging;
 mod queries;
+mod quota;
 mod races;
 mod regions;
 mod reopening;

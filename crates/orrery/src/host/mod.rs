@@ -288,6 +288,7 @@ pub fn node_settings(config: &ServerConfig, account: &AccountConfig, n_nodes: us
         fresh_secret,
         partitions: config.partitions,
         enforce_throughput: config.enforce_throughput,
+        logical_partition_bytes_max: config.logical_partition_bytes_max,
         cache_bytes: config.caches.hot_item_bytes / n_nodes.max(1),
         purge_interval: Duration::from_secs(1),
         query_time_max: Duration::from_secs(30),

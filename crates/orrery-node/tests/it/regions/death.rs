@@ -198,5 +198,9 @@ async fn a_region_of_one_account_is_killed_and_lives_again_on_a_disk_that_other_
     fill(&killed.writer(), 10..20).await;
     killed.all_equal().await;
     assert_eq!(contents(&killed.writer()).await.len(), 20);
-    assert_eq!(contents(&other.at(NORTH)).await.len(), 15, "neither has anything of the other");
+    assert_eq!(
+        contents(&other.at(NORTH)).await.len(),
+        15,
+        "neither has anything of the other"
+    );
 }
