@@ -1,6 +1,10 @@
 //! Reading a request's body: at most so many bytes, within so much time, and with room for it among all the others.
+//!
+//! Room is taken for a whole body as soon as a part of it is there. A client that sends a few bytes of each of many large bodies and no
+//! more would keep everybody else waiting, so a body that holds room while others wait for some has to arrive at a pace.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,6 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use orrery_model::{Error, Result, Status};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// A request's body before it is read.
 #[derive(Debug)]
@@ -44,6 +49,11 @@ impl Body {
 /// When a client that was sent away should come back.
 const RETRY_AFTER_MS: u64 = 500;
 
+/// How fast a body arrives at least while others wait for the room it holds, not counting its first moment, and how often somebody looks.
+const PACE_BYTES_PER_SECOND: f64 = 64.0 * 1024.0;
+const PACE_GRACE: Duration = Duration::from_secs(1);
+const PACE_LOOK: Duration = Duration::from_millis(250);
+
 /// The room that all bodies share. A body takes what it needs at once: bodies that each have a part of theirs and wait for the
 /// rest would wait for each other.
 #[derive(Debug)]
@@ -51,6 +61,23 @@ pub struct Room {
     bytes: Arc<Semaphore>,
     bytes_max: usize,
     wait: Duration,
+    n_waiting: AtomicUsize,
+}
+
+/// Somebody who waits for room.
+struct Waiting<'r>(&'r Room);
+
+impl<'r> Waiting<'r> {
+    fn begin(room: &'r Room) -> Waiting<'r> {
+        room.n_waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(room)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.n_waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Room {
@@ -59,12 +86,21 @@ impl Room {
             bytes: Arc::new(Semaphore::new(bytes_max)),
             bytes_max,
             wait,
+            n_waiting: AtomicUsize::new(0),
         }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.n_waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until there is room for so many bytes; for more than all of it, until all is free.
     async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let n_permits = u32::try_from(bytes.min(self.bytes_max)).map_err(|_| too_large())?;
+        if let Ok(room) = Arc::clone(&self.bytes).try_acquire_many_owned(n_permits) {
+            return Ok(room);
+        }
+        let _waiting = Waiting::begin(self);
         let waiting = tokio::time::timeout(self.wait, Arc::clone(&self.bytes).acquire_many_owned(n_permits));
         match waiting.await {
             Ok(Ok(room)) => Ok(room),
@@ -124,7 +160,8 @@ async fn collect(body: &mut Incoming, announced: usize, bytes_max: usize, room: 
     }
     let mut whole = BytesMut::with_capacity(announced.max(first.len()));
     whole.extend_from_slice(&first);
-    while let Some(part) = next(body).await? {
+    let since = Instant::now();
+    while let Some(part) = next_in_time(body, || keeps_pace(whole.len(), since.elapsed()) || !room.is_wanted()).await? {
         if whole.len() + part.len() > bytes_max {
             return Err(too_large());
         }
@@ -136,6 +173,29 @@ async fn collect(body: &mut Incoming, announced: usize, bytes_max: usize, room: 
         bytes: whole.freeze(),
         _room: Some(held),
     })
+}
+
+/// Has so much arrived that nobody who waits for its room waits in vain?
+fn keeps_pace(n_bytes: usize, elapsed: Duration) -> bool {
+    n_bytes as f64 >= PACE_BYTES_PER_SECOND * elapsed.saturating_sub(PACE_GRACE).as_secs_f64()
+}
+
+/// The next data, for as long as it may be waited for.
+async fn next_in_time(body: &mut Incoming, may_wait: impl Fn() -> bool) -> Result<Option<Bytes>> {
+    loop {
+        // Nothing that has arrived is lost with a look that comes first.
+        tokio::select! {
+            biased;
+            part = next(body) => return part,
+            () = tokio::time::sleep(PACE_LOOK) => {}
+        }
+        if !may_wait() {
+            return Err(Error::new(
+                Status::REQUEST_TIMEOUT,
+                "The request's body arrives too slowly while others wait.",
+            ));
+        }
+    }
 }
 
 /// The next data; trailers are of no interest.

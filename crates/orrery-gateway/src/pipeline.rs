@@ -268,6 +268,10 @@ impl Pipeline {
         if request.head.method == Method::OPTIONS {
             return Answered::new("preflight", cors::preflight(&request.head.headers));
         }
+        if let Err(error) = request.headers.check_agreement() {
+            leave_unread(request.peer, &request.body);
+            return self.refuse(request.activity_id, error);
+        }
         if admin::serves(request.head.uri.path()) {
             // Boxed, like every rare path: what a request could do besides is not part of every request's state.
             return Box::pin(admin::answer(self, request)).await;

@@ -14,7 +14,7 @@ mod pointer;
 pub use pointer::Pointer;
 
 /// Properties that only the service writes, and the id, which names the item.
-const UNPATCHABLE: [&str; 6] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts"];
+const UNPATCHABLE: [&str; 7] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
 /// A parsed patch.
 #[derive(Clone, Debug, PartialEq)]

@@ -32,7 +32,7 @@ impl Quota {
         Quota {
             bytes_max,
             // What was there before counts as well.
-            written_bytes: AtomicU64::new(bytes_max),
+            written_bytes: AtomicU64::new(bytes_max / PARTS),
             is_counting: AtomicBool::new(false),
             full: RwLock::default(),
         }

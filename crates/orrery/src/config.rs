@@ -72,7 +72,7 @@ const SETTINGS: [(&str, &str, &str); 27] = [
     (
         "logical-partition-mb",
         "20480",
-        "what all items of one partition key may take, in MiB: beyond it they cannot grow",
+        "what all items of one partition key may take, in MiB: beyond it they cannot grow; 0: no limit",
     ),
     (
         "max-staleness-interval-s",
@@ -172,7 +172,7 @@ pub struct ServerFlags {
     /// Answer 429 when a container uses more than its throughput
     #[arg(long)]
     enforce_throughput: bool,
-    /// What all items of one partition key may take, in MiB [default: 20480]
+    /// What all items of one partition key may take, in MiB; 0 for no limit [default: 20480]
     #[arg(long, value_name = "MIB")]
     logical_partition_mb: Option<String>,
     /// Speak plain HTTP beyond loopback
@@ -475,7 +475,10 @@ impl ServerConfig {
             development,
             partitions,
             enforce_throughput: raw.parse("enforce-throughput")?,
-            logical_partition_bytes_max: u64::from(raw.parse::<u32>("logical-partition-mb")?) << 20,
+            logical_partition_bytes_max: match raw.parse::<u32>("logical-partition-mb")? {
+                0 => u64::MAX,
+                mib => u64::from(mib) << 20,
+            },
             plain_http: loopback || allow_plain_http,
             caches: CacheSizes::of_mb(raw.parse("cache-mb")?),
             tls: tls(raw.text("tls"))?,

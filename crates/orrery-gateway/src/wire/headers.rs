@@ -20,6 +20,19 @@ use names as name;
 /// The longest EPK a client could name, in hex digits: generous for a hierarchical key of three levels and for version 1.
 const EPK_DIGITS_MAX: usize = 1024;
 
+/// Others are lists, or of no interest here.
+fn has_one_value(name: &HeaderName) -> bool {
+    const OTHERS: [HeaderName; 6] = [
+        http::header::AUTHORIZATION,
+        http::header::CONTENT_TYPE,
+        http::header::DATE,
+        http::header::HOST,
+        http::header::IF_MATCH,
+        http::header::IF_NONE_MATCH,
+    ];
+    name.as_str().starts_with("x-ms-") || OTHERS.contains(name)
+}
+
 /// The headers of a request. Most questions are about headers that are not there, and looking for one in the map means to
 /// hash its whole name; so a mark is kept for every name that is there, and of a name without a mark no more is asked.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +53,23 @@ impl<'a> Headers<'a> {
             0 => None,
             _ => self.map.get(name),
         }
+    }
+
+    /// Refuses a header that is there twice with different values: whoever passed the request on may have gone by the other one.
+    pub fn check_agreement(&self) -> Result<()> {
+        // Nearly always; and this is known without looking at any of them.
+        if self.map.len() == self.map.keys_len() {
+            return Ok(());
+        }
+        for name in self.map.keys().filter(|name| has_one_value(name)) {
+            let mut values = self.map.get_all(name).iter();
+            let first = values.next();
+            if values.any(|value| Some(value) != first) {
+                let message = format!("The header {name} is there more than once, with different values.");
+                return Err(Error::bad_request(message));
+            }
+        }
+        Ok(())
     }
 
     /// The text of a header; `None` when it is absent or blank.

@@ -453,3 +453,44 @@ async fn a_body_that_finds_no_room_is_sent_away_for_a_while() {
         "the room was given back"
     );
 }
+
+#[tokio::test]
+async fn a_body_that_stops_arriving_gives_its_room_to_those_who_wait_for_it() {
+    let settings = Settings {
+        bodies_bytes_max: 1_000_000,
+        ..Settings::default()
+    };
+    let server = server(settings);
+    let head = raw_head(&create_item(""));
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let begun = format!("{head}content-length: 1000000\r\n\r\n{{");
+    stream.write_all(begun.as_bytes()).await.unwrap();
+    // It may take its time while nobody minds.
+    let mut byte = [0];
+    let quiet = tokio::time::timeout(Duration::from_millis(1_500), stream.read(&mut byte)).await;
+    assert!(quiet.is_err(), "nobody waits");
+    let waited = Instant::now();
+    assert_eq!(send(server.address, create_item(item_of(1_000))).await.status, 200);
+    assert!(waited.elapsed() < Settings::default().bodies_wait);
+    let answer = read_to_close(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[tokio::test]
+async fn headers_that_contradict_each_other_are_refused_and_repeated_ones_are_not() {
+    let server = server(Settings::default());
+    for (values, status) in [(["[\"a\"]", "[\"b\"]"], 400), (["[\"a\"]", "[\"a\"]"], 200)] {
+        let mut request = read_item();
+        request.headers_mut().remove("x-ms-documentdb-partitionkey");
+        for value in values {
+            let headers = request.headers_mut();
+            headers.append("x-ms-documentdb-partitionkey", value.parse().unwrap());
+        }
+        assert_eq!(send(server.address, request).await.status, status, "{values:?}");
+    }
+    let mut request = read_item();
+    for value in ["text/plain", "application/json"] {
+        request.headers_mut().append("accept", value.parse().unwrap());
+    }
+    assert_eq!(send(server.address, request).await.status, 200, "a list may go on");
+}

@@ -108,15 +108,16 @@ fn put_padded(out: &mut BytesMut, number: u64, n_digits: u32) {
     put_number(out, number);
 }
 
-/// Copies text, with escapes for what a header cannot hold.
+/// Copies text, with escapes for what a header cannot hold, and for what clients would take for an escape: they decode it.
 pub(super) fn put_visible(out: &mut BytesMut, text: &str) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'%';
+    if text.bytes().all(is_plain) {
         return out.put_slice(text.as_bytes());
     }
     for byte in text.bytes() {
         match byte {
-            b' '..=b'~' => out.put_u8(byte),
+            _ if is_plain(byte) => out.put_u8(byte),
             _ => out.put_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]),
         }
     }
@@ -153,6 +154,8 @@ mod tests {
             (values.charge(Charge::hundredths(550)), "5.5"),
             (values.charge(Charge::hundredths(1_005)), "10.05"),
             (values.text(|out| put_visible(out, "a é")), "a %C3%A9"),
+            (values.text(|out| put_visible(out, "100% é%41")), "100%25 %C3%A9%2541"),
+            (values.text(|out| put_visible(out, "100%")), "100%25"),
             (
                 values.text(|out| put_visible(out, &"x".repeat(1000))),
                 &"x".repeat(1000),
