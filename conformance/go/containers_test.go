@@ -13,6 +13,7 @@ var containerScenarios = scenarios{
 	"container-create-read-delete":          containerCreateReadDelete,
 	"container-create-twice-is-409":         containerCreateTwice,
 	"container-missing-is-404":              containerMissing,
+	"container-odd-name":                    containerOddName,
 	"container-list-and-query":              containerListAndQuery,
 	"container-default-indexing-policy":     containerDefaultIndexingPolicy,
 	"container-custom-indexing-policy":      containerCustomIndexingPolicy,
@@ -55,6 +56,15 @@ func containerMissing(s *scene) {
 	s.refused(404, err)
 	_, err = container.Delete(s.ctx, nil)
 	s.refused(404, err)
+}
+
+func containerOddName(s *scene) {
+	const name = "100% größe"
+	container := s.container(func(properties *azcosmos.ContainerProperties) { properties.ID = name })
+	s.create(container, key("a"), object{"id": "1", "pk": "a", "n": 1})
+	s.shows(s.read(container, key("a"), "1"), "n", "1")
+	shown := s.properties(container)
+	s.check(shown.ID == name, "the container is called %q", shown.ID)
 }
 
 func containerListAndQuery(s *scene) {

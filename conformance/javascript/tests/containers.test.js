@@ -53,6 +53,16 @@ test("container-missing-is-404", async (t) => {
   await refused(404, client.database(unique("db")).containers.create({ id: "items", partitionKey: "/pk" }));
 });
 
+test("container-odd-name", async (t) => {
+  const database = await freshDatabase(t);
+  const { container } = await database.containers.create({ id: "100% größe", partitionKey: "/pk" });
+  await container.items.upsert({ id: "1", pk: "a", n: 1 });
+  assert.equal((await container.item("1", "a").read()).resource.n, 1);
+  const { resources } = await container.items.query("SELECT VALUE c.n FROM c", { partitionKey: "a" }).fetchAll();
+  assert.deepEqual(resources, [1]);
+  assert.equal((await definition(container)).id, "100% größe");
+});
+
 test("container-list-and-query", async (t) => {
   const one = await freshContainer(t);
   const { container: two } = await one.database.containers.create({ id: unique("items"), partitionKey: "/pk" });

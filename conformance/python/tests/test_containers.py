@@ -51,6 +51,14 @@ def test_container_missing_is_404(client, database):
         client.get_database_client(unique("db")).create_container("items", PartitionKey("/pk"))
 
 
+def test_container_odd_name(database):
+    container = database.create_container("100% größe", PartitionKey("/pk"))
+    container.upsert_item({"id": "1", "pk": "a", "n": 1})
+    assert container.read_item("1", "a")["n"] == 1
+    assert list(container.query_items("SELECT VALUE c.n FROM c", partition_key="a")) == [1]
+    assert container.read()["id"] == "100% größe"
+
+
 def test_container_list_and_query(database, container):
     other = database.create_container(unique("items"), PartitionKey("/pk"))
     listed = [found["id"] for found in database.list_containers()]

@@ -18,6 +18,7 @@ pub fn cases() -> Cases {
         "container-create-read-delete" => [create_read_delete],
         "container-create-twice-is-409" => [create_twice_is_409],
         "container-missing-is-404" => [missing_is_404],
+        "container-odd-name" => [odd_name],
         "container-list-and-query" => [list_and_query],
         "container-default-indexing-policy" => [default_indexing_policy],
         "container-custom-indexing-policy" => [custom_indexing_policy],
@@ -82,6 +83,23 @@ async fn missing_is_404(scene: Scene) -> Result<()> {
     };
     container.delete(None).await?;
     expect_refusal(container.delete(None).await, 404)?;
+    Ok(())
+}
+
+async fn odd_name(scene: Scene) -> Result<()> {
+    const NAME: &str = "100% größe";
+    let database = scene.database().await?;
+    database
+        .create_container(ContainerProperties::new(NAME, "/pk".into()), None)
+        .await?;
+    let container = database.container_client(NAME, None).await?;
+    container
+        .upsert_item("a", "1", &serde_json::json!({"id": "1", "pk": "a", "n": 1}), None)
+        .await?;
+    let read: serde_json::Value = container.read_item("a", "1", None).await?.into_model()?;
+    ensure!(read["n"] == 1, "read {read}");
+    let shown = properties(&container).await?;
+    ensure!(shown.id == NAME, "the container is called {}", shown.id);
     Ok(())
 }
 

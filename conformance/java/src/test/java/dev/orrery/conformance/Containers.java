@@ -59,6 +59,17 @@ class Containers extends Scene {
     }
 
     @Test
+    @DisplayName("container-odd-name")
+    void oddName() {
+        CosmosDatabase database = database();
+        database.createContainer("100% größe", "/pk");
+        CosmosContainer container = database.getContainer("100% größe");
+        container.upsertItem(item("{'id':'1','pk':'a','n':1}"), A, null);
+        shows(read(container, A, "1"), "n", "1");
+        assertEquals("100% größe", container.read().getProperties().getId());
+    }
+
+    @Test
     @DisplayName("container-list-and-query")
     void listAndQuery() {
         CosmosDatabase database = database();
