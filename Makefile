@@ -45,10 +45,11 @@ conformance: ## The official SDKs of five languages against a running server
 	$(CARGO) test --workspace --locked --no-run
 	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run
 
-test-cluster: $(TOOLS)/bin/nats-server ## SDKs of five languages, processor and platform against three NATS servers and two nodes
+test-cluster: web $(TOOLS)/bin/nats-server ## SDKs of five languages, processor, platform and browser against three NATS servers and two nodes
 	$(CARGO) test --workspace --locked --no-run
 	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run --cluster
 	ORRERY_TEST_CLUSTER=1 $(CARGO) test --locked --workspace --test server --test platform --test service
+	ORRERY_TEST_CLUSTER=1 ORRERY_BIN=$(CURDIR)/$(BIN) web/e2e/run
 
 bench: ## Targets as ratios measured in one run; needs PostgreSQL 15 for the comparison rows
 	$(CARGO) build --release --locked -p orrerydb -p orrery-bench

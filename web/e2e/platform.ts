@@ -1,7 +1,9 @@
-// Starts `orrery up` for the browser tests and gives them the addresses of its ready line. `ORRERY_BIN` names the binary.
+// Starts `orrery up` for the browser tests and gives them the addresses of its ready line. `ORRERY_BIN` names the binary. With
+// `ORRERY_TEST_CLUSTER` they meet services on clusters instead.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { TestProject } from 'vitest/node';
+import { startCluster } from './cluster';
 
 export interface Service {
   name: string;
@@ -19,6 +21,11 @@ const READY_MS = 60_000;
 export default async function start(project: TestProject): Promise<() => Promise<void>> {
   const binary = process.env['ORRERY_BIN'];
   if (!binary) throw new Error('set ORRERY_BIN to the orrery binary whose platform is to be tested');
+  if (process.env['ORRERY_TEST_CLUSTER']) {
+    const { services, stop } = await startCluster(binary);
+    project.provide('services', services);
+    return stop;
+  }
   const process_ = spawn(binary, ['up', '--memory', '--port', '0'], { stdio: ['ignore', 'pipe', 'inherit'] });
   try {
     project.provide('services', await readyLine(process_));

@@ -3,6 +3,9 @@ import { randomBytes } from 'node:crypto';
 import type { PlatformRegion, World } from '../src/lib/types';
 import { services } from './browser';
 
+/** Is there a world whose links and regions can be moved? Services on clusters have none. */
+export const hasWorld = !process.env['ORRERY_TEST_CLUSTER'];
+
 /** Tests share one platform: every name is new. */
 export function fresh(name: string): string {
   return `${name}-${randomBytes(4).toString('hex')}`;
@@ -19,6 +22,7 @@ export async function seedArticles(author: string, category: string, n_articles:
 
 /** Puts the world back as it was: whatever a test has left behind must not be the next one's trouble. */
 export async function restoreWorld(): Promise<void> {
+  if (!hasWorld) return;
   const base = services[0]!.url;
   const world = (await (await fetch(new URL('/v1/world', base))).json()) as World;
   const stopped = world.regions.filter(({ state }) => state === 'stopped');

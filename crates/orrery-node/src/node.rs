@@ -409,7 +409,7 @@ impl Node {
         let asks = options
             .consistency
             .is_none_or(|level| level >= Consistency::BoundedStaleness);
-        (asks && !self.duty.writes()).then_some(bounds.age)
+        (asks && self.duty.follows()).then_some(bounds.age)
     }
 
     fn check_in_quorum(&self) -> Result<()> {

@@ -27,6 +27,7 @@ use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{
     BoxFuture, Health, Log, LogInfo, Mark, Project, Result, Role, Seed, StorageError, Store, StoreStats,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -95,6 +96,8 @@ struct Shared {
     mirrored: AtomicBool,
     tails: Mutex<BTreeMap<LogId, Arc<Tail>>>,
     seeding: Mutex<BTreeSet<LogId>>,
+    /// Counts what has been taken in of what others added.
+    arrivals: watch::Sender<u64>,
     tasks: TaskTracker,
     /// Cancelled when the store is closed.
     closing: CancellationToken,
@@ -158,6 +161,7 @@ impl NatsStore {
             mirrored: AtomicBool::new(mirrored),
             tails: Mutex::default(),
             seeding: Mutex::default(),
+            arrivals: watch::Sender::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         });
@@ -176,6 +180,11 @@ impl NatsStore {
 
     pub fn is_mirrored(&self) -> bool {
         self.shared.is_mirrored()
+    }
+
+    /// Changes whenever something has been taken in that others added.
+    pub fn arrivals(&self) -> watch::Receiver<u64> {
+        self.shared.arrivals.subscribe()
     }
 
     /// Gives up this node's copy of every log and takes in what the streams hold now: they tell another history.
@@ -317,7 +326,12 @@ impl Shared {
         while let Some(result) = caught_up.next().await {
             result?;
         }
+        self.tell_arrival();
         Ok(())
+    }
+
+    fn tell_arrival(&self) {
+        self.arrivals.send_modify(|n_arrived| *n_arrived += 1);
     }
 
     async fn catch_up(&self, log: LogId) -> Result<()> {

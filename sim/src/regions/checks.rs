@@ -24,6 +24,7 @@ pub fn check(history: &History, level: Consistency, bounds: Bounds) -> Result<()
     writes::conditions_hold(history)?;
     prefix::regions_share_one_log(history)?;
     prefix::batches_are_seen_whole(history)?;
+    prefix::pages_have_no_gaps(history)?;
     convergence::regions_end_equal(history)?;
     match level {
         Consistency::Strong => {

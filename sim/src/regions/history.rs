@@ -15,6 +15,7 @@ pub struct History {
     /// About something that the catalogue holds. LSNs in it are not told.
     pub catalogue: Vec<Call>,
     pub pairs: Vec<PairRead>,
+    pub pages: Vec<PageRead>,
     pub standings: Vec<Standing>,
     pub losses: Vec<Loss>,
     /// Regions that came back after they had been away, and may have begun anew.
@@ -73,6 +74,15 @@ pub struct PairRead {
     pub at: Tick,
     pub region: &'static str,
     pub values: (Option<u64>, Option<u64>),
+}
+
+/// What a region showed at once of the items of one partition key.
+#[derive(Clone, Debug)]
+pub struct PageRead {
+    pub at: Tick,
+    pub region: &'static str,
+    pub key: &'static str,
+    pub values: Vec<(Item, u64)>,
 }
 
 /// Where one of a region's logs stood; the observer looks after every acknowledged write.

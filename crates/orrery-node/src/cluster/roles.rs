@@ -16,7 +16,7 @@ use super::following;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::Events;
-use crate::geo::duty::Duty;
+use crate::geo::duty::{Duty, Promise};
 use crate::geo::roles::EpochStart;
 use crate::node::{Node, NodeSettings, owning_epoch};
 use crate::partition::Partition;
@@ -29,7 +29,7 @@ impl Node {
         let role = Role::Own {
             epoch: system_epoch(&*store)?,
         };
-        let duty = Arc::new(Duty::clustered(true)).of(LogId::SYSTEM);
+        let duty = Arc::new(Duty::clustered(true, Promise::Local)).of(LogId::SYSTEM);
         let control = Control::open(&*store, role, clock, events, duty).await?;
         crate::node::account_keys(&control, &settings).await.map(drop)
     }
@@ -51,8 +51,27 @@ impl Node {
 
     /// Opens an account that exists, as a node that follows every log. The store must follow what others write by itself.
     pub async fn follow(settings: NodeSettings, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Arc<Node>> {
+        Node::follow_with(Promise::Local, settings, store, clock).await
+    }
+
+    /// The same where the account has other regions, which what it promises is about.
+    pub async fn follow_among_regions(
+        settings: NodeSettings,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Node>> {
+        Node::follow_with(Promise::of(&settings.account), settings, store, clock).await
+    }
+
+    async fn follow_with(
+        promise: Promise,
+        settings: NodeSettings,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Node>> {
         let events = Events::new(Arc::clone(&clock));
-        let node = Node::start_in(settings, store, clock, Duty::clustered(false), events).await?;
+        let duty = Duty::clustered(false, promise);
+        let node = Node::start_in(settings, store, clock, duty, events).await?;
         node.tasks.spawn(following::run(Arc::downgrade(&node)));
         Ok(node)
     }

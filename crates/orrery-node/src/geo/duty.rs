@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 use super::bounds::Bounds;
 use super::freshness::Freshness;
 use super::progress::{LogProgress, Progress};
+use crate::account::Account;
+use crate::api::Consistency;
 use crate::watched::Watched;
 
 /// How long an acknowledgement waits for the other regions under strong consistency.
@@ -35,6 +37,8 @@ pub struct Duty {
     pub clustered: bool,
     /// Told when a log turned out to be another's.
     fenced: Notify,
+    /// In a cluster: does another region take writes?
+    follows: AtomicBool,
     /// In a cluster: until when this node may act as the one that writes the system log, whatever else it believes.
     until: RwLock<Option<Instant>>,
 }
@@ -61,6 +65,17 @@ pub enum Promise {
     Everywhere,
 }
 
+impl Promise {
+    /// What an account of several regions promises. A single one owes nobody anything, whatever it promises.
+    pub fn of(account: &Account) -> Promise {
+        match account.consistency {
+            Consistency::Strong => Promise::Everywhere,
+            Consistency::BoundedStaleness => Promise::Within(account.staleness.bounds()),
+            _ => Promise::Local,
+        }
+    }
+}
+
 impl Duty {
     pub fn new(writes: bool, promise: Promise) -> Duty {
         Duty {
@@ -73,16 +88,29 @@ impl Duty {
             epochs: OnceLock::new(),
             clustered: false,
             fenced: Notify::new(),
+            follows: AtomicBool::new(false),
             until: RwLock::new(None),
         }
     }
 
     /// The duty of one node of a cluster.
-    pub fn clustered(writes: bool) -> Duty {
+    pub fn clustered(writes: bool, promise: Promise) -> Duty {
         Duty {
             clustered: true,
-            ..Duty::new(writes, Promise::Local)
+            ..Duty::new(writes, promise)
         }
+    }
+
+    /// Whether another region takes writes, so that this one may lack some.
+    pub fn follows(&self) -> bool {
+        match self.clustered {
+            true => self.follows.load(Ordering::Acquire),
+            false => !self.writes(),
+        }
+    }
+
+    pub fn set_follows(&self, follows: bool) {
+        self.follows.store(follows, Ordering::Release);
     }
 
     pub fn tell_fenced(&self) {

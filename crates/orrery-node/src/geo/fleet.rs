@@ -30,7 +30,6 @@ pub use super::traffic::LinkInfo;
 use super::traffic::Links;
 use super::watch;
 use crate::account::Account;
-use crate::api::Consistency;
 use crate::clock::{Clock, SkewedClock};
 use crate::cluster::HeldWrites;
 use crate::events::Events;
@@ -104,12 +103,8 @@ impl Fleet {
         };
         settings.account.staleness.check(topology.present().count())?;
         keeper.save(&topology)?;
-        // A single region owes nobody anything, whatever it promises; others may come.
-        let promise = match settings.account.consistency {
-            Consistency::Strong => Promise::Everywhere,
-            Consistency::BoundedStaleness => Promise::Within(settings.account.staleness.bounds()),
-            _ => Promise::Local,
-        };
+        // Also of a single region: others may come.
+        let promise = Promise::of(&settings.account);
         let clock = parts.first().map(|part| Arc::clone(&part.clock));
         let events = Events::new(clock.ok_or_else(|| Error::bad_request("An account needs at least one region."))?);
         let (nodes, clocks) = start_nodes(&settings, promise, parts, &topology, &events).await?;

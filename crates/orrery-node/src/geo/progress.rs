@@ -78,6 +78,11 @@ impl Progress {
         self.logs.write().unwrap_or_else(PoisonError::into_inner).remove(&log);
     }
 
+    /// The regions that count.
+    pub fn members(&self) -> BTreeSet<RegionId> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Says which regions count from now on. Whoever waits for one that no longer does goes on.
     pub fn set_members(&self, members: BTreeSet<RegionId>) {
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;

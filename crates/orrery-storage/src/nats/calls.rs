@@ -144,6 +144,12 @@ impl Caller {
         }
     }
 
+    /// Tells whoever listens to a subject, which may be nobody.
+    pub async fn tell(&self, subject: &str, word: Bytes) {
+        // Without a connection it waits in the client; whoever it is for is told again and again.
+        let _ = self.client.publish(subject.to_owned(), word).await;
+    }
+
     /// Whether whoever listens to a subject knows nothing of a request whose answer is awaited there.
     async fn is_lost(&self, subject: &str, reply: &str) -> bool {
         let about = format!("{subject}.{ABOUT}");
@@ -213,6 +219,25 @@ async fn assemble(
             return Ok(whole.freeze());
         }
         expected += 1;
+    }
+}
+
+/// Hears what is told to a subject. Nobody waits for an answer.
+#[derive(Debug)]
+pub struct Listener(Subscriber);
+
+impl Listener {
+    /// Listens until it is dropped.
+    pub async fn listen(client: &Client, subject: &str) -> Result<Listener> {
+        let subscribed = client.subscribe(subject.to_owned()).await;
+        subscribed
+            .map(Listener)
+            .map_err(|error| cannot("listen for what others tell", &error))
+    }
+
+    /// The next word; `None` when there will be no more.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        Some(self.0.next().await?.payload)
     }
 }
 

@@ -83,7 +83,9 @@ impl Shared {
                 return Ok(());
             }
             let message = Message::decode(log, sequence, &payload)?;
-            tail.arrived(&shared, &mut known, &message).await
+            tail.arrived(&shared, &mut known, &message).await?;
+            shared.tell_arrival();
+            Ok(())
         })
         .await
     }

@@ -100,25 +100,34 @@ impl ClusterNode {
         let client = connect(&config.servers).await?;
         let timeout = ROSTER_TIMEOUT.min(config.times.expiry / 4);
         let roster = roster(&client, &config.servers.store, timeout).await?;
-        agree(&roster, &config.account).await?;
         let beginning = find_regions(&client, &roster, config).await?;
+        agree(&roster, &config.account).await?;
         let store = open_store(config, client.clone(), beginning.as_ref()).await?;
         let settings = node_settings(&config.server, &config.account, 1);
         let name = node_name();
         let node = match &beginning {
             Some(beginning) if !beginning.writes => beginning.follow(settings, &store, &clock).await?,
-            _ => open_node(settings, &store, &clock, &roster, &name, config).await?,
+            _ => {
+                found_account(&settings, &store, &clock, &roster, &name, config).await?;
+                let (store, clock) = (
+                    Arc::clone(&store) as Arc<dyn Store>,
+                    Arc::clone(&clock) as Arc<dyn Clock>,
+                );
+                match &beginning {
+                    Some(_) => Node::follow_among_regions(settings, store, clock).await?,
+                    None => Node::follow(settings, store, clock).await?,
+                }
+            }
         };
         let station = Arc::new(Station::new(node, &name, config.times.expiry * 2));
         let frame = frame(&config.server, Arc::clone(&clock))?;
         // Apart from the logs: a large answer must not hold them up.
         let calls = calls::connect(&config.servers.urls).await?;
         let subjects = format!("orrery.{}.call", config.servers.store.name);
-        let asked = format!("orrery.{}.ask", config.servers.store.name);
         let caller = Arc::new(Caller::new(calls.clone()).await?);
-        let questions = Questions::new(Arc::clone(&caller), asked.clone());
+        let questions = Questions::new(Arc::clone(&caller), &config.servers.store.name);
         let hold = config.times.expiry + OPENING;
-        let handler = ClusterHandler::new(Arc::clone(&station), caller, questions, subjects.clone(), hold);
+        let handler = ClusterHandler::new(Arc::clone(&station), caller, questions.clone(), subjects.clone(), hold);
         let (addresses, end) = (Addresses::default(), CancellationToken::new());
         let membership = TaskTracker::new();
         let mut geography = None;
@@ -164,8 +173,9 @@ impl ClusterNode {
         let answerer = Answerer::listen(calls.clone(), &format!("{subjects}.{name}")).await?;
         let pipeline = Arc::clone(&opened.pipeline);
         opened.answering.spawn(answer(answerer, pipeline, opened.drain.clone()));
-        let answerer = Answerer::listen(calls, &format!("{asked}.{name}")).await?;
-        let answering = questions::answer_all(answerer, Arc::clone(&station), opened.drain.clone());
+        let asked = questions::subject(&config.servers.store.name, &name);
+        let answerer = Answerer::listen(calls, &asked).await?;
+        let answering = questions::answer_all(answerer, questions, Arc::clone(&station), opened.drain.clone());
         opened.answering.spawn(answering);
         opened.answering.close();
         let member = Member {
@@ -277,11 +287,7 @@ async fn answer(mut answerer: Answerer, pipeline: Arc<Pipeline>, drain: Cancella
 
 /// All nodes of a cluster must say the same of the account.
 async fn agree(roster: &Roster, account: &AccountConfig) -> Result<()> {
-    let own = AccountRecord {
-        id: account.id.clone(),
-        region: account.regions[0].clone(),
-        consistency: format!("{:?}", account.consistency),
-    };
+    let own = AccountRecord::of(account);
     let deadline = Instant::now() + START_PATIENCE;
     loop {
         if let Some(entry) = read_patiently(roster, ACCOUNT).await? {
@@ -289,13 +295,13 @@ async fn agree(roster: &Roster, account: &AccountConfig) -> Result<()> {
                 serde_json::from_slice(&entry.value).context("the cluster's account cannot be understood")?;
             ensure!(
                 found == own,
-                "the cluster serves the account {} in {} with {} consistency, and this node was told {} in {} with {}",
+                "the cluster serves the account {} in {} with {}, and this node was told {} in {} with {}",
                 found.id,
                 found.region,
-                found.consistency,
+                found.promise(),
                 own.id,
                 own.region,
-                own.consistency
+                own.promise()
             );
             return Ok(());
         }
@@ -324,14 +330,7 @@ async fn read_patiently(roster: &Roster, key: &str) -> Result<Option<Entry>> {
 /// What there is to know of other regions, if the account has any.
 async fn find_regions(client: &Client, roster: &Roster, config: &ClusterConfig) -> Result<Option<Beginning>> {
     let account = &config.account;
-    regions::find(
-        client,
-        roster,
-        &config.servers.store,
-        &account.regions[0],
-        account.consistency,
-    )
-    .await
+    regions::find(client, roster, &config.servers.store, account).await
 }
 
 async fn open_store(config: &ClusterConfig, client: Client, beginning: Option<&Beginning>) -> Result<Arc<NatsStore>> {
@@ -362,15 +361,15 @@ async fn open_store(config: &ClusterConfig, client: Client, beginning: Option<&B
     opened.with_context(|| format!("cannot open the logs of {}", config.account.regions[0]))
 }
 
-/// Opens the account as a follower; makes it first if there is none and no other node does.
-async fn open_node(
-    settings: NodeSettings,
+/// Makes the account if there is none and no other node does.
+async fn found_account(
+    settings: &NodeSettings,
     store: &Arc<NatsStore>,
     clock: &Arc<SystemClock>,
     roster: &Roster,
     name: &str,
     config: &ClusterConfig,
-) -> Result<Arc<Node>> {
+) -> Result<()> {
     let started = Instant::now();
     let mut tenancy = Tenancy::new(name, config.times);
     let (store_, clock_) = (Arc::clone(store) as Arc<dyn Store>, Arc::clone(clock) as Arc<dyn Clock>);
@@ -393,7 +392,7 @@ async fn open_node(
         // Whoever comes first takes it; if this is lost, it expires.
         roster.write(LEASE, records::lease_to_bytes(&lease), Some(over)).await;
     }
-    Ok(Node::follow(settings, store_, clock_).await?)
+    Ok(())
 }
 
 /// A name that no other node has, and no earlier life of this one.

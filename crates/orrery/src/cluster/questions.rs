@@ -1,10 +1,10 @@
-//! What nodes ask each other besides passing requests on: whether one has caught up with the catalogue, and where the logs
-//! that it owns stand.
+//! What nodes ask each other besides passing requests on: whether one has caught up with the catalogue, where the logs that it
+//! owns stand; and, from other regions, where all logs stand.
 //!
 //! | | Bytes |
 //! |---|---|
-//! | question | version `01`, kind (1): `01` has it caught up, with an LSN of the system log (8); `02` where logs stand, whether to prove ownership by a write (1), then logs (8 each) |
-//! | answer | to `01` the LSN of the system log up to which it has (8); to `02` an LSN per log (8 each), or nothing when one is not its own |
+//! | question | version `01`, kind (1): `01` has it caught up, with an LSN of the system log (8); `02` where logs stand, whether to prove ownership by a write (1), then logs (8 each); `03` where everything stands |
+//! | answer | to `01` the LSN of the system log up to which it has (8); to `02` an LSN per log (8 each), or nothing when one is not its own; to `03` log and LSN (8 each) of the catalogue and of every log whose owner could say, or nothing when it does not coordinate the writes of its region |
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use super::station::{Place, Station};
 const VERSION: u8 = 1;
 const CAUGHT_UP: u8 = 1;
 const HEADS: u8 = 2;
+const EVERYTHING: u8 = 3;
 /// How long a node that lags tries to catch up before it says how far it is.
 const CATCHING_UP: Duration = Duration::from_secs(1);
 /// How long an answer may take.
@@ -33,6 +34,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(25);
 enum Question {
     CaughtUp(Lsn),
     Heads { proven: bool, logs: BTreeSet<LogId> },
+    Everything,
 }
 
 impl Question {
@@ -49,6 +51,7 @@ impl Question {
                 bytes.put_u8(u8::from(*proven));
                 logs.iter().for_each(|log| bytes.put_u64(log.0));
             }
+            Question::Everything => bytes.put_u8(EVERYTHING),
         }
         bytes.freeze()
     }
@@ -65,6 +68,7 @@ impl Question {
                 let logs = numbers(bytes)?.into_iter().map(LogId).collect();
                 Some(Question::Heads { proven, logs })
             }
+            EVERYTHING => bytes.is_empty().then_some(Question::Everything),
             _ => None,
         }
     }
@@ -79,17 +83,19 @@ fn numbers(mut bytes: Bytes) -> Option<Vec<u64>> {
 #[derive(Clone, Debug)]
 pub struct Questions {
     caller: Arc<Caller>,
-    /// What comes before a node's name in the subject it listens to.
-    subjects: String,
+    store: String,
 }
 
 impl Questions {
-    pub fn new(caller: Arc<Caller>, subjects: String) -> Questions {
-        Questions { caller, subjects }
+    pub fn new(caller: Arc<Caller>, store: &str) -> Questions {
+        Questions {
+            caller,
+            store: store.to_owned(),
+        }
     }
 
     async fn ask(&self, node: &str, question: &Question) -> Option<Vec<u64>> {
-        let subject = format!("{}.{node}", self.subjects);
+        let subject = subject(&self.store, node);
         let answer = self.caller.ask(&subject, question.encode(), PATIENCE).await;
         numbers(answer.ok()?)
     }
@@ -117,13 +123,19 @@ impl Questions {
 
     /// Where logs stand with whoever owns them, all of it learned after this was called. `None` when somebody could not say.
     pub async fn heads(&self, station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Option<Vec<(LogId, Lsn)>> {
+        let heads = self.heads_known(station, logs, proven).await;
+        (heads.len() == logs.len()).then_some(heads)
+    }
+
+    /// The same as far as it is known.
+    async fn heads_known(&self, station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Vec<(LogId, Lsn)> {
         let routes = station.routes();
         let mut by_owner: std::collections::BTreeMap<Option<String>, BTreeSet<LogId>> = Default::default();
         for log in logs {
             let owner = match station.place_of_log(&routes, *log) {
                 Place::Here => None,
                 Place::There(owner) => Some(owner),
-                Place::Scattered | Place::Nowhere => return None,
+                Place::Scattered | Place::Nowhere => continue,
             };
             by_owner.entry(owner).or_default().insert(*log);
         }
@@ -141,9 +153,32 @@ impl Questions {
                 }
             }
         });
-        let answers: Option<Vec<Vec<(LogId, Lsn)>>> = futures::future::join_all(asked).await.into_iter().collect();
-        Some(answers?.concat())
+        let answers = futures::future::join_all(asked).await;
+        answers.into_iter().flatten().flatten().collect()
     }
+
+    /// Where everything stands in the own region, if this node coordinates its writes, before this was asked and after.
+    async fn everything(&self, station: &Station) -> Option<Vec<(LogId, Lsn)>> {
+        let epoch = station.serving_epoch()?;
+        let system = (LogId::SYSTEM, station.node.system_lsn());
+        let mut heads = self.heads_known(station, &station.node.serving_logs(), false).await;
+        heads.push(system);
+        (station.serving_epoch() == Some(epoch)).then_some(heads)
+    }
+}
+
+/// Asks the node that acts for the region that writes where everything stands there. `None` when it does not say.
+pub async fn ask_everything(caller: &Caller, store: &str, node: &str) -> Option<Vec<(LogId, Lsn)>> {
+    let subject = subject(store, node);
+    let answer = caller.ask(&subject, Question::Everything.encode(), PATIENCE).await;
+    let numbers = numbers(answer.ok()?)?;
+    let (pairs, rest) = numbers.as_chunks::<2>();
+    (rest.is_empty() && !pairs.is_empty()).then(|| pairs.iter().map(|[log, lsn]| (LogId(*log), Lsn(*lsn))).collect())
+}
+
+/// What a node of a store listens to.
+pub fn subject(store: &str, node: &str) -> String {
+    format!("orrery.{store}.ask.{node}")
 }
 
 /// Where logs stand that this node owns. It did so before it looked, so it had everything, and after: nobody had written them
@@ -164,7 +199,7 @@ async fn own_heads(station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> O
 }
 
 /// Answers what other nodes ask, until it is told to stop.
-pub async fn answer_all(mut answerer: Answerer, station: Arc<Station>, stop: CancellationToken) {
+pub async fn answer_all(mut answerer: Answerer, questions: Questions, station: Arc<Station>, stop: CancellationToken) {
     let tasks = TaskTracker::new();
     loop {
         let call = tokio::select! {
@@ -173,9 +208,9 @@ pub async fn answer_all(mut answerer: Answerer, station: Arc<Station>, stop: Can
             () = stop.cancelled() => None,
         };
         let Some(call) = call else { break };
-        let station = Arc::clone(&station);
+        let (station, questions) = (Arc::clone(&station), questions.clone());
         tasks.spawn(async move {
-            let answer = answer(&station, Question::decode(call.request.clone())).await;
+            let answer = answer(&station, &questions, Question::decode(call.request.clone())).await;
             call.answer(answer).await;
         });
     }
@@ -184,7 +219,7 @@ pub async fn answer_all(mut answerer: Answerer, station: Arc<Station>, stop: Can
     answerer.flush().await;
 }
 
-async fn answer(station: &Station, question: Option<Question>) -> Bytes {
+async fn answer(station: &Station, questions: &Questions, question: Option<Question>) -> Bytes {
     let mut bytes = BytesMut::new();
     match question {
         None => {}
@@ -196,6 +231,12 @@ async fn answer(station: &Station, question: Option<Question>) -> Bytes {
         Some(Question::Heads { proven, logs }) => {
             let heads = own_heads(station, &logs, proven).await.unwrap_or_default();
             heads.iter().for_each(|(_, lsn)| bytes.put_u64(lsn.0));
+        }
+        Some(Question::Everything) => {
+            for (log, lsn) in questions.everything(station).await.unwrap_or_default() {
+                bytes.put_u64(log.0);
+                bytes.put_u64(lsn.0);
+            }
         }
     }
     bytes.freeze()
@@ -210,6 +251,7 @@ mod tests {
         let logs = BTreeSet::from([LogId(3), LogId(9)]);
         for question in [
             Question::CaughtUp(Lsn(77)),
+            Question::Everything,
             Question::Heads { proven: true, logs },
             Question::Heads {
                 proven: false,

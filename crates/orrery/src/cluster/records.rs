@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use orrery_model::{LogId, Lsn};
+use orrery_node::api::Consistency;
 use orrery_node::cluster::lease::Lease;
 use orrery_node::cluster::placement::{Goal, Placement, Spot};
 use serde::{Deserialize, Serialize};
+
+use crate::config::AccountConfig;
 
 /// Key of the coordinator's lease.
 pub const LEASE: &str = "lease";
@@ -103,6 +106,35 @@ pub struct AccountRecord {
     pub id: String,
     pub region: String,
     pub consistency: String,
+    /// Of bounded staleness: transactions and seconds that a region may lack.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bounds: Option<(u64, u64)>,
+}
+
+impl AccountRecord {
+    pub fn of(account: &AccountConfig) -> AccountRecord {
+        let bounds = account.staleness.bounds();
+        let is_bounded = account.consistency == Consistency::BoundedStaleness;
+        AccountRecord {
+            id: account.id.clone(),
+            region: account.regions[0].clone(),
+            consistency: format!("{:?}", account.consistency),
+            bounds: is_bounded.then_some((bounds.transactions, bounds.age.as_secs())),
+        }
+    }
+
+    /// What clients are promised, for people.
+    pub fn promise(&self) -> String {
+        let bounds = self.bounds.map_or_else(String::new, |(transactions, seconds)| {
+            format!(" of {transactions} transactions and {seconds} s")
+        });
+        format!("{} consistency{bounds}", self.consistency)
+    }
+
+    /// Whether they are promised the same in another region.
+    pub fn promises_as(&self, other: &AccountRecord) -> bool {
+        (&self.id, &self.consistency, &self.bounds) == (&other.id, &other.consistency, &other.bounds)
+    }
 }
 
 /// What a node tells about itself.

@@ -69,6 +69,15 @@ pub struct NodeFlags {
     /// Default consistency level [default: Session]
     #[arg(long, value_name = "LEVEL")]
     consistency: Option<String>,
+    /// BoundedStaleness: transactions of a partition that a region may lack [default: the service's minimum]
+    #[arg(long, value_name = "N")]
+    max_staleness_prefix: Option<String>,
+    /// BoundedStaleness: seconds for which a region may lack a transaction [default: the service's minimum]
+    #[arg(long, value_name = "SECONDS")]
+    max_staleness_interval_s: Option<String>,
+    /// Allow bounds of BoundedStaleness below the service's minima
+    #[arg(long)]
+    dev_allow_tight_bounds: bool,
     /// Where this node keeps its copy [default: ./orrery-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
@@ -107,6 +116,12 @@ impl NodeFlags {
             ("account", self.account.clone()),
             ("key", self.key.clone()),
             ("consistency", self.consistency.clone()),
+            ("max-staleness-prefix", self.max_staleness_prefix.clone()),
+            ("max-staleness-interval-s", self.max_staleness_interval_s.clone()),
+            (
+                "dev-allow-tight-bounds",
+                self.dev_allow_tight_bounds.then(|| "true".to_owned()),
+            ),
             ("data-dir", self.data_dir.clone()),
             ("listen", self.listen.clone()),
             ("port", self.port.clone()),

@@ -22,7 +22,7 @@ fn leaders(ground: &Ground) -> BTreeMap<String, usize> {
 }
 
 /// The server that leads more streams than any other.
-fn first_of_servers(ground: &Ground) -> String {
+pub fn first_of_servers(ground: &Ground) -> String {
     let mut found = BTreeMap::new();
     let all_lead = eventually(|| {
         found = leaders(ground);

@@ -8,10 +8,12 @@
 #[path = "../kill_loop/client.rs"]
 mod client;
 mod disasters;
+mod histories;
 #[path = "../kill_loop/ledger.rs"]
 mod ledger;
 mod load;
 mod node;
+mod recording;
 mod sharing;
 
 use std::time::{Duration, Instant};
@@ -39,9 +41,13 @@ fn ledgers() -> Vec<Ledger> {
 
 fn create_containers(port: u16) {
     let mut client = Client::connect(port);
+    create_database(&mut client);
+    CONTAINERS.iter().for_each(|name| create_container(&mut client, name));
+}
+
+fn create_database(client: &mut Client) {
     let database = client.post("/dbs", "dbs", "", None, r#"{"id":"db"}"#).unwrap();
     assert_eq!(database.status, 201, "{database:?}");
-    CONTAINERS.iter().for_each(|name| create_container(&mut client, name));
 }
 
 fn create_container(client: &mut Client, name: &str) {

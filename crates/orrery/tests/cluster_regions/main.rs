@@ -5,14 +5,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
 
+mod bounded;
 #[path = "../kill_loop/client.rs"]
 mod client;
+mod histories;
 #[path = "../kill_loop/ledger.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod ledger;
 #[path = "../cluster/load.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod load;
+#[path = "../cluster/recording.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod recording;
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,8 +33,15 @@ fn create_container(node: &Node) {
     let mut client = node.client();
     let database = client.post("/dbs", "dbs", "", None, r#"{"id":"db"}"#).unwrap();
     assert_eq!(database.status, 201, "{database:?}");
-    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-    let container = client.post("/dbs/db/colls", "colls", "dbs/db", None, body).unwrap();
+    create_container_named(node, "c");
+}
+
+fn create_container_named(node: &Node, name: &str) {
+    let body = format!(r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#);
+    let container = node
+        .client()
+        .post("/dbs/db/colls", "colls", "dbs/db", None, &body)
+        .unwrap();
     assert_eq!(container.status, 201, "{container:?}");
 }
 

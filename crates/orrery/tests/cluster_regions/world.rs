@@ -27,19 +27,28 @@ fn orrery(arguments: &[&str]) -> Command {
 pub struct World {
     pub regions: Regions,
     dirs: TempDir,
+    /// What nodes are told besides where they are.
+    account: Vec<String>,
 }
 
 impl World {
     /// So many regions of one server each, made ready for nodes.
     pub fn new(n_regions: usize) -> World {
+        World::of_account(n_regions, "Session", &[])
+    }
+
+    /// The same for an account of another consistency level, with flags for its nodes.
+    pub fn of_account(n_regions: usize, level: &str, flags: &[&str]) -> World {
+        let level = ["--consistency", level];
         let world = World {
             regions: Regions::start(&DOMAINS[..n_regions], 1, &Settings::default()).unwrap(),
             dirs: tempfile::tempdir().unwrap(),
+            account: [&level, flags].concat().into_iter().map(str::to_owned).collect(),
         };
         for idx in 0..n_regions {
             // The link between two regions comes up a moment after their servers.
-            let made = eventually(|| world.init(idx, n_regions, &[]).status.success());
-            assert!(made, "{:?}", world.init(idx, n_regions, &[]));
+            let made = eventually(|| world.init(idx, n_regions, &level).status.success());
+            assert!(made, "{:?}", world.init(idx, n_regions, &level));
         }
         world
     }
@@ -82,17 +91,34 @@ impl World {
 
     /// Starts a node of a region and waits until it is ready.
     pub fn node(&self, idx: usize) -> Node {
-        let dir = self.dirs.path().join(DOMAINS[idx]);
+        let child = self.command(idx, DOMAINS[idx]).stdout(Stdio::piped()).spawn();
+        Node::ready(child.unwrap())
+    }
+
+    /// Starts another node of a region, which is refused; answers why.
+    pub fn try_node(&self, idx: usize) -> String {
+        let output = self.command(idx, "refused").output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        text.lines().last().unwrap_or_default().to_owned()
+    }
+
+    fn command(&self, idx: usize, dir: &str) -> Command {
+        let dir = self.dirs.path().join(dir);
         std::fs::create_dir_all(&dir).unwrap();
         let mut command = orrery(&["node", "--port", "0", "--partitions", "2"]);
-        let child = command
+        command
             .args(["--lease-renew-ms", "500", "--lease-expiry-ms", "2000"])
             .args(self.flags(idx))
-            .current_dir(&dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Node::ready(child)
+            .args(&self.account)
+            .current_dir(&dir);
+        command
+    }
+
+    /// Nodes are told something else from now on.
+    pub fn set_flag(&mut self, name: &str, value: &str) {
+        let place = self.account.iter().position(|flag| flag == name).unwrap();
+        value.clone_into(&mut self.account[place + 1]);
     }
 }
 

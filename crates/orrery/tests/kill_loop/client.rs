@@ -16,6 +16,9 @@ use serde_json::Value;
 /// The well-known key of emulators.
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
+/// Of a request that creates or replaces.
+const UPSERT: &str = "x-ms-documentdb-is-upsert: True\r\n";
+
 pub struct Client {
     stream: BufReader<TcpStream>,
     key: hmac::Key,
@@ -46,15 +49,20 @@ struct Target<'a> {
 
 impl Client {
     pub fn connect(port: u16) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a server that is ready takes connections");
-        stream.set_nodelay(true).unwrap();
         // Longer than a server may stand still.
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        Client {
+        Client::reach(port, Duration::from_secs(120)).expect("a server that is ready takes connections")
+    }
+
+    /// Connects to a server that may be gone, and gives up on an answer after `patience`.
+    pub fn reach(port: u16, patience: Duration) -> io::Result<Client> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Client {
             stream: BufReader::new(stream),
             key: hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(KEY).unwrap()),
             container: "c".to_owned(),
-        }
+        })
     }
 
     /// The same for another container than `c`.
@@ -159,24 +167,65 @@ impl Client {
         self.send(&target, &headers, operations)
     }
 
+    /// Creates or replaces, whatever is there.
+    pub fn upsert(&mut self, key: &str, body: &str) -> io::Result<Answer> {
+        let link = self.link();
+        let target = Target {
+            verb: "POST",
+            path: &format!("/{link}/docs"),
+            kind: "docs",
+            link: &link,
+        };
+        let headers = format!("{}{UPSERT}", key_header(Some(key)));
+        self.send(&target, &headers, body)
+    }
+
+    /// The same for a function of the container.
+    pub fn upsert_function(&mut self, body: &str) -> io::Result<Answer> {
+        let link = self.link();
+        let target = Target {
+            verb: "POST",
+            path: &format!("/{link}/udfs"),
+            kind: "udfs",
+            link: &link,
+        };
+        self.send(&target, UPSERT, body)
+    }
+
+    pub fn read_function(&mut self, id: &str) -> io::Result<Answer> {
+        let link = format!("{}/udfs/{id}", self.link());
+        self.get(&format!("/{link}"), "udfs", &link)
+    }
+
     pub fn replace(&mut self, key: &str, id: &str, body: &str) -> io::Result<Answer> {
-        self.on_item("PUT", key, id, body)
+        self.on_item("PUT", key, id, "", body)
+    }
+
+    /// Only in the place of the version with this etag.
+    pub fn replace_over(&mut self, key: &str, id: &str, etag: &str, body: &str) -> io::Result<Answer> {
+        self.on_item("PUT", key, id, &format!("if-match: {etag}\r\n"), body)
     }
 
     pub fn read(&mut self, key: &str, id: &str) -> io::Result<Answer> {
-        self.on_item("GET", key, id, "")
+        self.on_item("GET", key, id, "", "")
     }
 
     /// The same with headers of the caller's choice.
     pub fn read_with(&mut self, key: &str, id: &str, headers: &str) -> io::Result<Answer> {
-        let link = format!("{}/docs/{id}", self.link());
+        self.on_item("GET", key, id, headers, "")
+    }
+
+    /// Every item with this key, in one page, with headers of the caller's choice.
+    pub fn read_key(&mut self, key: &str, headers: &str) -> io::Result<Answer> {
+        let link = self.link();
         let target = Target {
             verb: "GET",
-            path: &format!("/{link}"),
+            path: &format!("/{link}/docs"),
             kind: "docs",
             link: &link,
         };
-        self.send(&target, &format!("{}{headers}", key_header(Some(key))), "")
+        let headers = format!("{}x-ms-max-item-count: 100\r\n{headers}", key_header(Some(key)));
+        self.send(&target, &headers, "")
     }
 
     /// What the server counts under this name.
@@ -193,10 +242,10 @@ impl Client {
     }
 
     pub fn delete(&mut self, key: &str, id: &str) -> io::Result<Answer> {
-        self.on_item("DELETE", key, id, "")
+        self.on_item("DELETE", key, id, "", "")
     }
 
-    fn on_item(&mut self, verb: &str, key: &str, id: &str, body: &str) -> io::Result<Answer> {
+    fn on_item(&mut self, verb: &str, key: &str, id: &str, headers: &str, body: &str) -> io::Result<Answer> {
         let link = format!("{}/docs/{id}", self.link());
         let path = format!("/{link}");
         self.send(
@@ -206,7 +255,7 @@ impl Client {
                 kind: "docs",
                 link: &link,
             },
-            &key_header(Some(key)),
+            &format!("{}{headers}", key_header(Some(key))),
             body,
         )
     }

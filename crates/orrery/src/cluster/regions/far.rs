@@ -12,6 +12,7 @@ use orrery_storage::nats::mirrors::Origin;
 use orrery_storage::nats::roster::{Roster, Written};
 
 use super::records::{REGION, RegionRecord, TOPOLOGY, replaces, store_of};
+use crate::cluster::records::{ACCOUNT, AccountRecord};
 
 /// One request to another region. Shorter than a turn of the steward may be late.
 const TIMEOUT: Duration = Duration::from_millis(800);
@@ -61,6 +62,12 @@ impl Far {
             topology: topology.and_then(|entry| Topology::from_text(&entry.value).ok()),
             record: record.and_then(|entry| serde_json::from_slice(&entry.value).ok()),
         })
+    }
+
+    /// What the nodes of a region say of the account, if any of them was ever started.
+    pub async fn account(&self, region: &str) -> Result<Option<AccountRecord>> {
+        let found = self.roster(region).await?.get(ACCOUNT).await.map_err(unreachable)?;
+        Ok(found.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
     }
 
     /// Tells a region of a topology, unless it knows that or a later one.

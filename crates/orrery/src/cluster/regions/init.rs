@@ -20,10 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Refuses what regions on JetStream cannot keep.
 pub fn check_consistency(consistency: Consistency, regions: &[String]) -> Result<()> {
-    let is_local = consistency <= Consistency::Session;
     ensure!(
-        is_local || regions.len() == 1,
-        "a cluster of several regions keeps Session, ConsistentPrefix or Eventual consistency: {consistency:?} is for one region"
+        consistency < Consistency::Strong || regions.len() == 1,
+        "Strong is for one region: a cluster of several keeps any other level"
     );
     Ok(())
 }
@@ -116,15 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_that_ask_for_other_regions_are_refused_with_several() {
+    fn strong_consistency_is_refused_with_several_regions() {
         let one = ["A".to_owned()];
         let two = ["A".to_owned(), "B".to_owned()];
         assert!(check_consistency(Consistency::Strong, &one).is_ok());
         assert!(check_consistency(Consistency::Session, &two).is_ok());
-        for level in [Consistency::Strong, Consistency::BoundedStaleness] {
-            let refusal = check_consistency(level, &two).unwrap_err().to_string();
-            assert!(refusal.contains("one region"), "{refusal}");
-        }
+        assert!(check_consistency(Consistency::BoundedStaleness, &two).is_ok());
+        let refusal = check_consistency(Consistency::Strong, &two).unwrap_err().to_string();
+        assert!(refusal.contains("one region"), "{refusal}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What it takes to act for a region: its streams, its bucket, the way to the others, and the node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,6 +51,15 @@ impl Office {
         positions.map(|(log, position)| (log, position.lsn)).collect()
     }
 
+    /// Says which regions count for what the account promises: those that serve reads.
+    pub fn count_regions(&self, topology: &Topology) {
+        let readers = match self.geography.is_writer() && self.station.node.heeds_regions() {
+            true => topology.online().skip(1).map(|region| region.id).collect(),
+            false => BTreeSet::new(),
+        };
+        self.station.node.count_regions(readers);
+    }
+
     pub fn set_following(&self, epoch: u32) {
         self.following.store(epoch, Ordering::Release);
     }
@@ -94,6 +103,7 @@ impl Office {
             Written::Unsure => self.find_decided(&text).await?,
         }
         self.geography.set_topology(next);
+        self.count_regions(&self.geography.topology());
         Ok(())
     }
 

@@ -5,10 +5,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use orrery_gateway::account::Addresses;
-use orrery_node::api::Consistency;
 use orrery_node::geo::topology::Topology;
 use orrery_node::{Clock, Node, NodeSettings, SystemClock};
 use orrery_partition::project::Projector;
@@ -28,10 +27,13 @@ use super::handler::RegionalHandler;
 use super::init::{check_consistency, check_domain, load};
 use super::keep;
 use super::office::{Office, STALL_MAX};
+use super::progress;
 use super::records::{GENERATION, TOPOLOGY, replaces, store_of};
 use super::steward::Steward;
 use crate::cluster::handler::ClusterHandler;
+use crate::cluster::records::AccountRecord;
 use crate::cluster::station::Station;
+use crate::config::AccountConfig;
 
 /// How soon to look again whether the account has arrived.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -54,16 +56,21 @@ pub async fn find(
     client: &Client,
     roster: &Roster,
     settings: &NatsSettings,
-    region: &str,
-    consistency: Consistency,
+    account: &AccountConfig,
 ) -> Result<Option<Beginning>> {
     let Some(known) = load(roster).await? else {
         return Ok(None);
     };
+    let region = account.regions[0].as_str();
     check_domain(client, region)?;
     let names: Vec<String> = known.present().map(|region| region.name.clone()).collect();
-    check_consistency(consistency, &names)?;
-    let topology = latest(client, roster, known, region).await?;
+    check_consistency(account.consistency, &names)?;
+    if let Err(error) = account.staleness.check(names.len()) {
+        bail!("max-staleness-prefix, max-staleness-interval-s: {}", error.message());
+    }
+    let far = Far::new(client.clone());
+    let topology = latest(&far, roster, known, region).await?;
+    check_promise(&far, &topology, account).await?;
     let own = topology.find(region);
     let name = own
         .with_context(|| format!("{region} is not one of the account's regions"))?
@@ -88,8 +95,7 @@ pub async fn find(
 
 /// A region that was away learns what the others have decided before it does anything. Links come up a moment after servers:
 /// it waits until some other region answers, but not for ever.
-async fn latest(client: &Client, roster: &Roster, known: Topology, region: &str) -> Result<Topology> {
-    let far = Far::new(client.clone());
+async fn latest(far: &Far, roster: &Roster, known: Topology, region: &str) -> Result<Topology> {
     let mut latest = known.clone();
     let own = known.find(region);
     let others: Vec<&str> = known
@@ -119,6 +125,29 @@ async fn latest(client: &Client, roster: &Roster, known: Topology, region: &str)
         roster.write(TOPOLOGY, Bytes::from(latest.to_text()), over).await;
     }
     Ok(latest)
+}
+
+/// Regions that promise different things keep none of it. One that cannot be asked is not in the way: it asks when it starts.
+async fn check_promise(far: &Far, topology: &Topology, account: &AccountConfig) -> Result<()> {
+    let own = AccountRecord::of(account);
+    for region in topology
+        .present()
+        .filter(|region| store_of(&region.name) != store_of(&own.region))
+    {
+        let Ok(Some(theirs)) = far.account(&region.name).await else {
+            continue;
+        };
+        ensure!(
+            own.promises_as(&theirs),
+            "{} serves the account {} with {}, and this node was told {} with {}",
+            region.name,
+            theirs.id,
+            theirs.promise(),
+            own.id,
+            own.promise()
+        );
+    }
+    Ok(())
 }
 
 /// What a node brings along when it joins the regions.
@@ -160,13 +189,15 @@ impl Beginning {
             mirrors: self.mirrors,
             roster: joining.roster,
             far: Far::new(joining.client),
-            caller: Caller::new(joining.calls).await?,
+            caller: Caller::new(joining.calls.clone()).await?,
             id: joining.id,
             endpoint: joining.endpoint,
             changing: tokio::sync::Mutex::default(),
             following: AtomicU32::default(),
             watchdog: Mutex::new(Watchdog::new(STALL_MAX)),
         });
+        office.station.node.set_follows(!self.writes);
+        progress::begin(&office, &joining.calls, &joining.end, tasks).await?;
         let steward = Steward::new(Arc::clone(&office), joining.addresses, self.generation, joining.end);
         tasks.spawn(steward.run());
         Ok(RegionalHandler::new(inner, office))
@@ -208,6 +239,6 @@ impl Beginning {
             // A mirror that is being filled says that it is behind.
             let _ = store.refresh().await;
         }
-        Ok(Node::follow(settings, opened, clock).await?)
+        Ok(Node::follow_among_regions(settings, opened, clock).await?)
     }
 }

@@ -196,6 +196,8 @@ impl Steward {
                 office.store.set_mirrored(true);
             }
         }
+        office.station.node.set_follows(mode != Mode::Writes);
+        office.count_regions(&topology);
         geography.set_mode(mode);
         self.show(&topology);
         Ok(())

@@ -1,0 +1,114 @@
+//! What concurrent clients of two regions saw while the link between them was cut and writes moved, judged by the checks of the
+//! simulation.
+
+use std::time::Duration;
+
+use orrery_node::api::Consistency;
+use orrery_node::geo::bounds::Bounds;
+use orrery_sim::regions::checks;
+use orrery_sim::regions::history::{Answer, History};
+
+use crate::bounded::{self, SECONDS, TRANSACTIONS};
+use crate::load::{eventually, rounds};
+use crate::recording::Recorder;
+use crate::world::{NAMES, Node, World};
+use crate::{become_equal, create_container, create_container_named};
+
+const N_ANSWERS: usize = 20;
+
+/// A recorder of requests to both regions, about a container of its own that has arrived in both.
+fn recorder(level: Consistency, nodes: &[Node; 2], round: usize) -> Recorder {
+    let name = format!("round-{round}");
+    create_container_named(&nodes[0], &name);
+    let link = format!("dbs/db/colls/{name}");
+    let has_arrived = || {
+        nodes[1]
+            .client()
+            .get(&format!("/{link}"), "colls", &link)
+            .unwrap()
+            .status
+            == 200
+    };
+    assert!(eventually(has_arrived), "the container arrives");
+    let recorder = Recorder::new(level, &name);
+    for (node, name) in nodes.iter().zip(NAMES) {
+        recorder.add(name, node.port);
+    }
+    recorder
+}
+
+fn judge(history: &History, level: Consistency, round: usize) {
+    let bounds = Bounds {
+        transactions: TRANSACTIONS as u64,
+        age: Duration::from_secs(SECONDS),
+    };
+    let count =
+        |is_counted: &dyn Fn(&Answer) -> bool| history.calls.iter().filter(|call| is_counted(&call.answer)).count();
+    let n_read = |region: &str| {
+        let here = history.calls.iter().filter(|call| call.region == region);
+        here.filter(|call| matches!(call.answer, Answer::Read { .. })).count()
+    };
+    println!(
+        "round {round}, {level:?}: {} and {} read, {} written, {} refused, {} unknown",
+        n_read(NAMES[0]),
+        n_read(NAMES[1]),
+        count(&|answer| matches!(answer, Answer::Written { .. })),
+        count(&|answer| matches!(answer, Answer::Refused(..))),
+        count(&|answer| *answer == Answer::Unknown),
+    );
+    checks::check(history, level, bounds).unwrap_or_else(|broken| panic!("round {round}, {level:?}: {broken}"));
+    let n_least = n_read(NAMES[0]).min(n_read(NAMES[1]));
+    assert!(n_least > 20, "both regions answered");
+}
+
+#[test]
+fn sessions_never_go_back_while_links_are_cut_and_writes_move() {
+    let level = Consistency::Session;
+    let world = World::new(2);
+    let nodes = world.both();
+    create_container(&nodes[0]);
+    become_equal(&nodes[0], &nodes[1]);
+    for round in 1..=rounds(1, 20) {
+        let history = recorder(level, &nodes, round).record(|recorder| {
+            recorder.go_on(N_ANSWERS);
+            world.regions.sites[1].link.cut();
+            recorder.go_on(N_ANSWERS);
+            world.regions.sites[1].link.heal();
+            for to in [1, 0] {
+                // The regions have to hear of each other first.
+                let is_moved = || nodes[to].region(&["failover", NAMES[to]]).status.success();
+                assert!(eventually(is_moved), "{:?}", nodes[to].region(&["failover", NAMES[to]]));
+                recorder.go_on(N_ANSWERS);
+            }
+        });
+        judge(&history, level, round);
+    }
+}
+
+#[test]
+fn no_read_misses_what_is_older_than_the_bound_while_links_are_cut() {
+    let level = Consistency::BoundedStaleness;
+    let world = bounded::world(2);
+    let nodes = world.both();
+    create_container(&nodes[0]);
+    become_equal(&nodes[0], &nodes[1]);
+    for round in 1..=rounds(1, 10) {
+        let history = recorder(level, &nodes, round).record(|recorder| {
+            recorder.go_on(N_ANSWERS);
+            world.regions.sites[1].link.cut();
+            let mut there = nodes[1].client();
+            assert!(
+                eventually(|| there.read("k", "a").unwrap().status == 503),
+                "it may lack too much"
+            );
+            recorder.go_on(N_ANSWERS / 4);
+            world.regions.sites[1].link.heal();
+            assert!(
+                eventually(|| there.read("k", "a").unwrap().status != 503),
+                "it has caught up"
+            );
+            recorder.go_on(N_ANSWERS);
+        });
+        judge(&history, level, round);
+    }
+}
