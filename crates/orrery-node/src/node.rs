@@ -354,6 +354,9 @@ impl Node {
             // After the snapshot was taken: nobody else had written by then.
             partition.log.barrier().await.map_err(unreadable)?;
         }
+        if self.is_bounded_by_strong(options) {
+            self.check_in_quorum()?;
+        }
         if self.is_strong(options) {
             // Asked first: what was read by a region that was left out does not become right when it is taken back.
             self.check_in_quorum()?;
@@ -377,6 +380,12 @@ impl Node {
     fn is_strong(&self, options: &Options) -> bool {
         let asks = options.consistency.is_none_or(|level| level == Consistency::Strong);
         self.duty.promise == Promise::Everywhere && asks
+    }
+
+    /// Is this a read of an account that promises more, and which asks only not to be shown what is too old? Regions that writes are
+    /// waited for show nothing old; one that is left out does not know what it lacks.
+    fn is_bounded_by_strong(&self, options: &Options) -> bool {
+        self.duty.promise == Promise::Everywhere && options.consistency == Some(Consistency::BoundedStaleness)
     }
 
     /// The same before an answer that says what the catalogue said at some time after `shown`.

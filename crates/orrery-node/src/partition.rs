@@ -36,6 +36,8 @@ pub struct Partition {
     pub log: Arc<dyn Log>,
     pub throttle: Throttle,
     session_version: AtomicU64,
+    /// The epoch whose version that is.
+    version_epoch: AtomicU64,
     inbox: mpsc::Sender<Job>,
     cache: Arc<Caches>,
     ended: CancellationToken,
@@ -119,6 +121,7 @@ impl Partition {
             log,
             throttle,
             session_version: AtomicU64::new(0),
+            version_epoch: AtomicU64::new(0),
             inbox,
             cache,
             ended,
@@ -168,9 +171,11 @@ impl Partition {
 
     /// Reads the version of session tokens from the view: a new epoch may have been applied.
     pub fn refresh_session_version(&self) -> Result<()> {
-        let state = PartitionState::load(&*self.snapshot()?).map_err(unreadable)?;
+        let snapshot = self.snapshot()?;
+        let state = PartitionState::load(&*snapshot).map_err(unreadable)?;
         let version = state.map_or(0, |state| state.session_version);
         self.session_version.store(version, Ordering::Release);
+        self.version_epoch.store(snapshot.position().epoch.0, Ordering::Release);
         Ok(())
     }
 
@@ -335,10 +340,16 @@ impl Partition {
 
     /// What session tokens say of this partition now.
     pub fn progress(&self) -> SessionProgress {
-        // In this order: an LSN must not be told with a version from before it.
-        let lsn = self.log.head().lsn;
+        // In this order: an LSN must not be told with a version from before it. An epoch begins with an entry that brings a version,
+        // which shows before whoever began it has come to open the partition in its new role.
+        let head = self.log.head();
+        if head.epoch.0 != self.version_epoch.load(Ordering::Acquire)
+            && let Err(error) = self.refresh_session_version()
+        {
+            tracing::warn!(log = %self.log.id(), %error, "the version of session tokens cannot be read");
+        }
         let version = self.session_version.load(Ordering::Acquire) as i64;
-        SessionProgress { version, lsn }
+        SessionProgress { version, lsn: head.lsn }
     }
 
     /// Facts of an answer that shows the partition at `lsn` or later.

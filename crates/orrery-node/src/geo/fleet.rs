@@ -214,6 +214,7 @@ impl Fleet {
         let next = topology.with_writer(target)?;
         self.check_alive(target)?;
         self.check_alive(topology.writer().id)?;
+        self.check_in_touch(topology.writer().id, target)?;
         let (old, new) = (self.writer(), self.node(target));
         let lag = self.greatest_lag(target);
         if lag > PLANNED_LAG_MAX {
@@ -248,6 +249,19 @@ impl Fleet {
         old.demote().await?;
         self.follow_writer();
         Ok(())
+    }
+
+    /// A planned change is for a region that serves and is in touch with the one that writes: whoever is refused there would be sent
+    /// to where nobody answers, and the way back would need what cannot arrive.
+    fn check_in_touch(&self, writer: RegionId, target: RegionId) -> Result<()> {
+        if !self.is_up(target) {
+            return Err(refused("The region does not serve its clients; start it first."));
+        }
+        let is_cut = |from, to| self.link_between(from, to).is_some_and(|link| link.settings().cut);
+        match is_cut(writer, target) || is_cut(target, writer) {
+            true => Err(refused("The link between the two regions is cut.")),
+            false => Ok(()),
+        }
     }
 
     /// Holds writes until the region that is to take over has everything, and the others what they can get in time.
