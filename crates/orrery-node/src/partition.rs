@@ -1,7 +1,7 @@
 //! One physical partition as requests see it: reads from snapshots, writes through its single writer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub struct Partition {
     pub throttle: Throttle,
     session_version: AtomicU64,
     /// The epoch whose version that is.
-    version_epoch: AtomicU64,
+    version_epoch: AtomicU32,
     inbox: mpsc::Sender<Job>,
     cache: Arc<Caches>,
     ended: CancellationToken,
@@ -121,7 +121,7 @@ impl Partition {
             log,
             throttle,
             session_version: AtomicU64::new(0),
-            version_epoch: AtomicU64::new(0),
+            version_epoch: AtomicU32::new(0),
             inbox,
             cache,
             ended,

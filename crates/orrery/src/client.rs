@@ -20,7 +20,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 pub use connection::Connection;
-use sign::{Signer, percent_encode};
+use sign::Signer;
+pub use sign::percent_encode;
 
 use crate::config::DEVELOPMENT_KEY;
 

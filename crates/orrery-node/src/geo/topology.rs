@@ -26,6 +26,9 @@ pub enum RegionState {
     Retired,
 }
 
+/// Longest name of a region.
+const NAME_CHARACTERS_MAX: usize = 64;
+
 const STATES: [(RegionState, &str); 5] = [
     (RegionState::Seeding, "seeding"),
     (RegionState::Online, "online"),
@@ -158,6 +161,12 @@ impl Topology {
     fn push(&mut self, name: &str) -> Result<()> {
         if name.trim().is_empty() {
             return Err(Error::bad_request("A region needs a name."));
+        }
+        let is_usual = |letter: char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_' | '.' | '(' | ')');
+        if name.chars().count() > NAME_CHARACTERS_MAX || !name.chars().all(is_usual) {
+            return Err(Error::bad_request(format!(
+                "The name of a region has letters, digits, blanks, hyphens, underscores, dots and parentheses, {NAME_CHARACTERS_MAX} at most."
+            )));
         }
         if self.find(name).is_some() {
             return Err(Error::bad_request(format!("The region {name} is named twice.")));

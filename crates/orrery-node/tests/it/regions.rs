@@ -9,7 +9,7 @@ use orrery_node::api::{Consistency, ItemVerb, Options, Principal, ResourceKind};
 use orrery_node::geo::bounds::{Bounds, Staleness};
 use orrery_node::geo::fleet::{Fleet, InMemory, RegionParts, TopologyKeeper};
 use orrery_node::geo::link::LinkSettings;
-use orrery_node::{ManualClock, NodeSettings, Request};
+use orrery_node::{Failure, ManualClock, NodeSettings, Reply, Request};
 use orrery_partition::storage::Store;
 use orrery_storage::MemoryStore;
 
@@ -188,6 +188,17 @@ async fn fill(world: &World, numbers: std::ops::Range<usize>) -> SessionToken {
 }
 
 async fn read_in_session(world: &World, session: &SessionToken, n: usize) -> (u16, u32) {
+    let options = Options {
+        session: Some(session.clone()),
+        ..Options::default()
+    };
+    match read_with(world, options, n).await {
+        Ok(_) => (200, 0),
+        Err(failure) => (failure.error.status().code, failure.error.status().sub),
+    }
+}
+
+async fn read_with(world: &World, options: Options, n: usize) -> Result<Reply, Failure> {
     let (key, _) = document(n);
     let operation = orrery_node::api::Operation::Item(orrery_node::api::ItemOperation {
         container: crate::support::container(),
@@ -198,19 +209,12 @@ async fn read_in_session(world: &World, session: &SessionToken, n: usize) -> (u1
             item: orrery_node::api::ItemSelector::Id(n.to_string()),
         },
     });
-    let options = Options {
-        session: Some(session.clone()),
-        ..Options::default()
-    };
     let request = Request {
         principal: Principal::Account { read_only: false },
         options,
         operation,
     };
-    match world.node.execute(request).await {
-        Ok(_) => (200, 0),
-        Err(failure) => (failure.error.status().code, failure.error.status().sub),
-    }
+    world.node.execute(request).await
 }
 
 fn paused() -> LinkSettings {

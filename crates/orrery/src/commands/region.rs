@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Call, Client, RemoteFlags};
+use crate::client::{Call, Client, RemoteFlags, percent_encode};
 use crate::runtime;
 use crate::table;
 
@@ -271,7 +271,7 @@ pub fn run(command: &RegionCommand) -> Result<()> {
         RegionCommand::List(flags) => show(&get("regions"), &flags.output),
         RegionCommand::Add(flags) => show(&post("regions", &json!({"region": flags.region})), &flags.output),
         RegionCommand::Remove(flags) => {
-            let path = format!("regions/{}", plain(&flags.region));
+            let path = format!("regions/{}", in_path(&flags.region));
             let drain_ms = flags.drain_ms.to_string();
             let call = Call::administration(Method::DELETE, &path, &[("drainMs", &drain_ms)]);
             show(&call, &flags.output)
@@ -421,11 +421,15 @@ fn put(path: &str, form: &Value) -> Call {
 
 /// Names are compared without regard to blanks, so a path needs none.
 fn about(region: &str, verb: &str, form: &Value) -> Call {
-    post(&format!("regions/{}/{verb}", plain(region)), form)
+    post(&format!("regions/{}/{verb}", in_path(region)), form)
+}
+
+fn in_path(region: &str) -> String {
+    percent_encode(&plain(region))
 }
 
 fn plain(region: &str) -> String {
-    region.replace([' ', '/'], "")
+    region.replace(' ', "")
 }
 
 fn ask(call: &Call, remote: &RemoteFlags) -> Result<Value> {

@@ -67,6 +67,17 @@ fn names_are_unique_in_every_spelling() {
 }
 
 #[test]
+fn names_that_would_not_fit_into_paths_and_tables_are_refused() {
+    let topology = Topology::new(&["West US".to_owned()]).unwrap();
+    for name in ["a/b", "../x", "West\nEurope", "50%", "a?b", "c#d", &"x".repeat(65)] {
+        assert!(topology.adding(name).is_err(), "{name}");
+    }
+    for name in ["Österreich Ost", "us-east_1 (new)", "v1.2"] {
+        assert!(topology.adding(name).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn names_that_would_share_a_directory_are_refused() {
     for pair in [["US (East)", "US East"], ["a.b", "AB"]] {
         let refusal = Topology::new(&pair.map(str::to_owned)).unwrap_err();

@@ -110,6 +110,16 @@ async fn strong_writes_go_on_without_a_minority_which_answers_no_strong_reads_un
     assert_eq!(code(regions.writer().create(&key, &body).await), 201);
     assert_eq!(code(regions.at(NORTH).read(&key, "3").await), 200);
     assert_eq!(code(regions.at(ASIA).read(&document(0).0, "0").await), 503);
+    let relaxed_to = |consistency| Options {
+        consistency: Some(consistency),
+        ..Options::default()
+    };
+    let bounded = read_with(&regions.at(ASIA), relaxed_to(Consistency::BoundedStaleness), 0).await;
+    assert_eq!(code(bounded), 503, "nobody knows how old it is");
+    assert_eq!(
+        code(read_with(&regions.at(ASIA), relaxed_to(Consistency::Eventual), 0).await),
+        200
+    );
     let left_out = |regions: &Regions| {
         let infos = regions.fleet.regions();
         infos.iter().filter(|region| region.left_out).count()
@@ -210,6 +220,50 @@ async fn another_region_takes_over_by_itself_when_that_is_wished_and_a_majority_
     regions.fleet.set_outage(NORTH, Some(Outage::Hanging)).unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(regions.fleet.topology().writer().name, NORTH);
+}
+
+#[tokio::test]
+async fn a_planned_change_is_refused_to_a_region_that_does_not_serve_or_is_not_in_touch() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    for outage in [Outage::Unavailable, Outage::Hanging, Outage::Refusing] {
+        regions.fleet.set_outage(NORTH, Some(outage)).unwrap();
+        let refused = regions.fleet.clone().change_writer(NORTH).await.unwrap_err();
+        assert_eq!(refused.status(), Status::PRECONDITION_FAILED, "{outage:?}");
+    }
+    let slow = Outage::Slow(Duration::from_millis(1));
+    regions.fleet.set_outage(NORTH, Some(slow)).unwrap();
+    for (from, to) in [(WEST, NORTH), (NORTH, WEST)] {
+        regions.fleet.set_link(from, to, cut()).unwrap();
+        let refused = regions.fleet.clone().change_writer(NORTH).await.unwrap_err();
+        assert_eq!(refused.status(), Status::PRECONDITION_FAILED, "from {from} to {to}");
+        regions.fleet.set_link(from, to, LinkSettings::default()).unwrap();
+    }
+    // Away from one that nobody reaches it goes, and that is what it is for.
+    regions.fleet.set_outage(WEST, Some(Outage::Hanging)).unwrap();
+    regions.fleet.clone().change_writer(NORTH).await.unwrap();
+    assert_eq!(regions.fleet.topology().writer().name, NORTH);
+}
+
+#[tokio::test]
+async fn a_session_that_waits_for_what_a_forced_failover_loses_is_told_that_it_is_superseded() {
+    let regions = Regions::new().await;
+    regions.with_container().await;
+    fill(&regions.writer(), 0..1).await;
+    regions.all_equal().await;
+    regions.set_links(&cut());
+    let seen = fill(&regions.writer(), 1..2).await;
+    let north = regions.at(NORTH);
+    let options = Options {
+        session: Some(seen.clone()),
+        ..Options::default()
+    };
+    let (read, lost) = tokio::join!(read_with(&north, options, 0), regions.fleet.clone().take_offline(WEST));
+    lost.unwrap();
+    let shown = read.unwrap().facts.partition.unwrap();
+    let shown = shown.session().get(shown.partition).unwrap();
+    let seen = seen.get(orrery_model::PartitionId(0)).unwrap();
+    assert!(shown.version > seen.version, "{shown:?} says less than {seen:?}");
 }
 
 #[tokio::test]
