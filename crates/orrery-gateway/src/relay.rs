@@ -7,11 +7,13 @@ pub mod codec;
 
 use bytes::Bytes;
 use http::{Method, Response, request};
-use orrery_model::Result;
+use orrery_model::{Result, SessionToken};
 use orrery_node::{Failure, Reply, Request};
 
 use crate::activity::ActivityId;
 use crate::handler::BoxFuture;
+use crate::wire::ItemWrite;
+use crate::wire::headers::names;
 use codec::RelayedRequest;
 
 /// A request as it came, whose sender is known and whose body is read.
@@ -47,6 +49,12 @@ impl Original<'_> {
     }
 }
 
+/// What a client that gets this answer has seen of the partitions it is about.
+pub fn session_of(answer: &Response<Bytes>) -> Option<SessionToken> {
+    let token = answer.headers().get(names::SESSION_TOKEN)?;
+    SessionToken::parse(token.to_str().ok()?)
+}
+
 /// What became of an operation.
 #[derive(Debug)]
 #[expect(
@@ -72,8 +80,18 @@ pub enum Administration {
 
 /// Whoever knows which node executes what.
 pub trait Relay: Send + Sync {
+    /// Executes an operation here if it has nothing to wait for, which spares it the state of waiting. `None`: nothing was done, and
+    /// [`Relay::execute`] does it. What another node has passed on is executed by its owner or not at all.
+    fn execute_at_once(&self, _request: &Request, _relayed: bool) -> Option<Result<Reply, Failure>> {
+        None
+    }
+
     /// Executes an operation here, or has it executed.
     fn execute<'a>(&'a self, request: Request, original: Original<'a>) -> BoxFuture<'a, Carried>;
+
+    /// Has a write of one item executed by the node that owns what it is about, without understanding more of it than its head.
+    /// `None`: surely nothing was done, and [`Relay::execute`] does it.
+    fn pass_on<'a>(&'a self, write: &'a ItemWrite, original: &'a Original<'a>) -> BoxFuture<'a, Option<Carried>>;
 
     /// Says where an administration request is executed, or has it executed.
     fn administer<'a>(&'a self, original: Original<'a>) -> BoxFuture<'a, Result<Administration>>;

@@ -73,25 +73,19 @@ pub fn read_at_once(
     options: &Options,
     operation: &ItemOperation,
 ) -> Option<Result<Reply, Failure>> {
-    let ItemVerb::Read { item } = &operation.verb else {
-        return None;
-    };
+    let read = Read::of(principal, options, operation)?;
     let (container, mut facts) = match begin(node, options, &operation.container) {
         Ok(begun) => begun,
         Err(error) => return Some(Err(error.into())),
     };
-    let read = Read {
-        principal,
-        options,
-        key: operation.partition_key.as_ref(),
-        precondition: &operation.precondition,
-        item,
+    let result = match read.place(node, &container) {
+        Ok(place) => read.execute_at_once(node, &place, &mut facts)?,
+        Err(error) => Err(error),
     };
-    let result = read.execute_at_once(node, &container, &mut facts).transpose()?;
     Some(finish(result, facts))
 }
 
-fn begin(node: &Node, options: &Options, container: &ContainerRef) -> Result<(Arc<ContainerEntry>, Facts)> {
+pub fn begin(node: &Node, options: &Options, container: &ContainerRef) -> Result<(Arc<ContainerEntry>, Facts)> {
     let container = find_container(node, options, container)?;
     let facts = Facts {
         container: Some(Arc::clone(&container.facts)),
@@ -126,7 +120,7 @@ pub fn find_container(node: &Node, options: &Options, container: &ContainerRef) 
 
 /// A point read.
 #[derive(Clone, Copy)]
-struct Read<'a> {
+pub struct Read<'a> {
     principal: &'a Principal,
     options: &'a Options,
     key: Option<&'a PartitionKey>,
@@ -135,13 +129,27 @@ struct Read<'a> {
 }
 
 /// Where a point read looks.
-struct Place {
+pub struct Place {
     epk: Epk,
-    container: Arc<ContainerEntry>,
-    partition: Arc<Partition>,
+    pub container: Arc<ContainerEntry>,
+    pub partition: Arc<Partition>,
 }
 
-impl Read<'_> {
+impl<'a> Read<'a> {
+    /// The read that an operation is, if it is one.
+    pub fn of(principal: &'a Principal, options: &'a Options, operation: &'a ItemOperation) -> Option<Read<'a>> {
+        let ItemVerb::Read { item } = &operation.verb else {
+            return None;
+        };
+        Some(Read {
+            principal,
+            options,
+            key: operation.partition_key.as_ref(),
+            precondition: &operation.precondition,
+            item,
+        })
+    }
+
     async fn execute(self, node: &Node, container: &Arc<ContainerEntry>, facts: &mut Facts) -> Result<Outcome> {
         let place = self.place(node, container)?;
         if let Some(wanted) = self.unseen(node, &place)? {
@@ -155,21 +163,18 @@ impl Read<'_> {
     }
 
     /// The same where only a session may have to be waited for. `None` when it has to.
-    fn execute_at_once(
-        self,
-        node: &Node,
-        container: &Arc<ContainerEntry>,
-        facts: &mut Facts,
-    ) -> Result<Option<Outcome>> {
-        let place = self.place(node, container)?;
-        if self.unseen(node, &place)?.is_some() {
-            return Ok(None);
+    pub fn execute_at_once(self, node: &Node, place: &Place, facts: &mut Facts) -> Option<Result<Outcome>> {
+        match self.unseen(node, place) {
+            Ok(None) => {
+                let found = self.find(place);
+                Some(found.and_then(|found| self.answer(node, place, found, facts)))
+            }
+            Ok(Some(_)) => None,
+            Err(error) => Some(Err(error)),
         }
-        let found = self.find(&place)?;
-        self.answer(node, &place, found, facts).map(Some)
     }
 
-    fn place(self, node: &Node, container: &Arc<ContainerEntry>) -> Result<Place> {
+    pub fn place(self, node: &Node, container: &Arc<ContainerEntry>) -> Result<Place> {
         let key = required_key(container, self.key)?;
         let epk = Epk::of(container.definition.partition_key(), &key);
         check_scope(node, self.principal, container, (&key, &epk), Some(self.item))?;

@@ -193,7 +193,7 @@ impl Node {
         Some(executed)
     }
 
-    fn count(&self, executed: &Result<Reply, Failure>) {
+    pub(crate) fn count(&self, executed: &Result<Reply, Failure>) {
         if let Err(failure) = executed
             && failure.error.status() == Status::THROTTLED
         {
@@ -202,7 +202,7 @@ impl Node {
     }
 
     /// Refuses what the sender, or this region, may not do.
-    fn admit(&self, request: &Request) -> Result<()> {
+    pub(crate) fn admit(&self, request: &Request) -> Result<()> {
         let Request {
             principal,
             options,

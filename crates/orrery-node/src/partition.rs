@@ -50,6 +50,8 @@ pub struct Partition {
     moves_by_itself: bool,
     /// Where such a log stood when it was last found to serve.
     served_at: AtomicU64,
+    /// Up to where clients of this node have been told of such a log by its owner.
+    told: AtomicU64,
 }
 
 /// How this region knows what every region has.
@@ -130,6 +132,7 @@ impl Partition {
             since,
             moves_by_itself: false,
             served_at: AtomicU64::new(NEVER),
+            told: AtomicU64::new(0),
         };
         partition.refresh_session_version()?;
         Ok(partition)
@@ -167,6 +170,16 @@ impl Partition {
         self.session_version.fetch_max(state.session_version, Ordering::AcqRel);
         self.served_at.store(snapshot.position().lsn.0, Ordering::Release);
         true
+    }
+
+    /// A client of this node has been told by the owner what this partition held at `lsn`.
+    pub fn learn_told(&self, lsn: Lsn) {
+        self.told.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+
+    /// Whether this node's copy has everything that its clients have been told by the owner.
+    pub fn has_what_was_told(&self) -> bool {
+        self.log.head().lsn.0 >= self.told.load(Ordering::Acquire)
     }
 
     /// Reads the version of session tokens from the view: a new epoch may have been applied.

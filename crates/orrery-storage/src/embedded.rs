@@ -17,6 +17,8 @@ use orrery_partition::storage::{
 
 use tokio::sync::Notify;
 
+#[cfg(feature = "nats")]
+use crate::fence::Claim;
 use crate::frame;
 
 use catalog::{Catalog, LogState};
@@ -161,6 +163,20 @@ impl EmbeddedStore {
     #[cfg(feature = "nats")]
     pub(crate) async fn open_log(&self, log: LogId, role: Role) -> Result<EmbeddedLog> {
         open_log(&self.shared, log, role).await
+    }
+
+    /// Follows a log that exists, as it is owned now. Asks nobody: whoever calls this makes sure that no other owner is being
+    /// recorded meanwhile.
+    #[cfg(feature = "nats")]
+    pub(crate) fn follow_log(&self, log: LogId) -> Option<EmbeddedLog> {
+        let state = self.shared.catalog.get(log)?;
+        let owner = state.lock().owner;
+        let claim = Claim::new(Role::Follow, owner, state.position()).ok()?;
+        Some(EmbeddedLog {
+            shared: self.shared.clone(),
+            state,
+            claim,
+        })
     }
 
     /// A log, if it exists.

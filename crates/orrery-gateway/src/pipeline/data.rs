@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, request};
+use orrery_model::limits::REQUEST_BYTES_MAX;
 use orrery_model::{Error, Result, Status};
 use orrery_node::Request;
 use orrery_node::account::Account;
@@ -18,8 +19,8 @@ use crate::faults::{Effect, Fault, Subject};
 use crate::handler::{Handler, Presence};
 use crate::permissions::TokenIssue;
 use crate::relay::{Carried, Original, Relay};
-use crate::wire::headers::names;
-use crate::wire::{self, Decoded, RequestMeta, Route, RouteKind};
+use crate::wire::headers::{Headers, names};
+use crate::wire::{self, Decoded, ReplyForm, RequestMeta, Route, RouteKind};
 
 /// Answers a request as far as whoever stands behind is there.
 pub(super) async fn answer(pipeline: &Pipeline, request: Incomplete<'_>) -> Result<Answered> {
@@ -73,6 +74,13 @@ async fn answer_at_once(pipeline: &Pipeline, presence: Presence, request: Incomp
         };
         (relay, original)
     });
+    if let Some((relay, original)) = &original
+        && let Some(write) = passable(pipeline, &route, original, headers)
+        && let Some(carried) = relay.pass_on(&write, original).await
+    {
+        span.record("operation", write.name);
+        return Ok(carried_elsewhere(activity_id, write.name, carried));
+    }
     let named = Names::of(pipeline, &route, span);
     let account = handler.account();
     let Decoded {
@@ -94,7 +102,10 @@ async fn answer_at_once(pipeline: &Pipeline, presence: Presence, request: Incomp
             Some(answer) => answer,
             None => handler.execute(request).await,
         }),
-        (None, Some((relay, original))) => relay.execute(request, original).await,
+        (None, Some((relay, original))) => match relay.execute_at_once(&request, original.relayed) {
+            Some(answer) => Carried::Here(answer),
+            None => relay.execute(request, original).await,
+        },
         (Some(fault), original) => Box::pin(execute_with_fault(pipeline, peer, request, original, fault)).await,
     };
     let mut answer = match carried {
@@ -118,6 +129,36 @@ async fn answer_at_once(pipeline: &Pipeline, presence: Presence, request: Incomp
         charge,
         ..Answered::new(name, wire::encode(&meta, answer))
     })
+}
+
+/// The write of one item that may be passed on before it is understood: unless it came from another node, or a fault may be meant
+/// for it.
+fn passable(
+    pipeline: &Pipeline,
+    route: &Route<'_>,
+    original: &Original<'_>,
+    headers: Headers<'_>,
+) -> Option<wire::ItemWrite> {
+    let is_plain = !original.relayed && pipeline.faults().is_empty() && original.body.len() <= REQUEST_BYTES_MAX;
+    is_plain
+        .then(|| wire::item_write(route, original.method(), headers))
+        .flatten()
+}
+
+/// The answer to a request that was passed on before it was understood.
+fn carried_elsewhere(activity_id: ActivityId, name: &'static str, carried: Carried) -> Answered {
+    match carried {
+        Carried::Elsewhere(response) => Answered::new(name, response),
+        Carried::NotHere => Answered::not_here(),
+        Carried::Here(answer) => {
+            let meta = RequestMeta {
+                activity_id,
+                form: ReplyForm::default(),
+                n_read_regions: 0,
+            };
+            Answered::new(name, wire::encode(&meta, answer))
+        }
+    }
 }
 
 /// What a request is about, and who sent it.

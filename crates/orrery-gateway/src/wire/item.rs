@@ -13,13 +13,29 @@ use super::binary_json;
 use super::headers::{Headers, names};
 use super::request::{Call, Meaning, ReplyForm, method_not_allowed, missing_partition_key};
 
+pub(super) const CREATE: &str = "create_item";
+pub(super) const UPSERT: &str = "upsert_item";
+const REPLACE: &str = "replace_item";
+const PATCH: &str = "patch_item";
+const DELETE: &str = "delete_item";
+
+/// The name of the write that a method means for one item.
+pub(super) fn point_write(method: &Method) -> Option<&'static str> {
+    match *method {
+        Method::PUT => Some(REPLACE),
+        Method::PATCH => Some(PATCH),
+        Method::DELETE => Some(DELETE),
+        _ => None,
+    }
+}
+
 /// `POST …/docs`.
 pub(super) fn decode_create(container: ContainerRef, call: Call<'_>) -> Result<Meaning> {
     let body = parse_item(call.body.clone())?;
     let (verb, name) = if call.headers.flag(&names::IS_UPSERT) {
-        (ItemVerb::Upsert { body }, "upsert_item")
+        (ItemVerb::Upsert { body }, UPSERT)
     } else {
-        (ItemVerb::Create { body }, "create_item")
+        (ItemVerb::Create { body }, CREATE)
     };
     meaning(container, verb, name, call.headers)
 }
@@ -37,16 +53,16 @@ pub(super) fn decode_point(container: ContainerRef, target: Selector, call: Call
                 item,
                 body: parse_item(call.body)?,
             },
-            "replace_item",
+            REPLACE,
         ),
         Method::PATCH => (
             ItemVerb::Patch {
                 item,
                 patch: Patch::parse(&parse(&call.body)?)?,
             },
-            "patch_item",
+            PATCH,
         ),
-        Method::DELETE => (ItemVerb::Delete { item }, "delete_item"),
+        Method::DELETE => (ItemVerb::Delete { item }, DELETE),
         _ => return Err(method_not_allowed(call.method)),
     };
     meaning(container, verb, name, call.headers)

@@ -23,7 +23,7 @@ mod request;
 mod response;
 
 pub use path::{Route, RouteKind, route};
-pub use request::{Decoded, RejectedStep, ReplyForm, decode, is_operation, may_write};
+pub use request::{Decoded, ItemWrite, RejectedStep, ReplyForm, decode, is_operation, item_write, may_write};
 pub use response::{RequestMeta, encode, encode_account, refuse};
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
 use orrery_model::limits::REQUEST_BYTES_MAX;
-use orrery_model::{Error, Result, Status};
-use orrery_node::api::{Consistency, FeedMode, Operation, Options};
+use orrery_model::{Error, PartitionKey, Result, Status};
+use orrery_node::api::{Consistency, ContainerRef, FeedMode, Operation, Options};
 
 use super::headers::{Headers, names};
 use super::path::{Route, RouteKind};
@@ -144,6 +144,39 @@ pub fn may_write(head: &Parts) -> bool {
         Method::POST => headers.marked(&names::IS_BATCH) || !headers.is_query(),
         _ => true,
     }
+}
+
+/// A write of one item, as far as its head says what it is about.
+#[derive(Clone, Debug)]
+pub struct ItemWrite {
+    pub container: ContainerRef,
+    pub key: PartitionKey,
+    /// Name of the operation in metrics.
+    pub name: &'static str,
+}
+
+/// The write of one item that a request is, judged by its head alone, which may not be well-formed otherwise. `None` for anything
+/// else, also for a write whose head does not say to which partition key.
+pub fn item_write(route: &Route<'_>, method: &Method, headers: Headers<'_>) -> Option<ItemWrite> {
+    let (RouteKind::Items, [database, container]) = (route.kind, route.ancestors.as_slice()) else {
+        return None;
+    };
+    let is_other = || headers.marked(&names::IS_QUERY_PLAN) || headers.marked(&names::IS_BATCH) || headers.is_query();
+    let name = match (*method == Method::POST, route.target.is_some()) {
+        (true, false) if is_other() => return None,
+        (true, false) if headers.flag(&names::IS_UPSERT) => item::UPSERT,
+        (true, false) => item::CREATE,
+        (false, true) => item::point_write(method)?,
+        _ => return None,
+    };
+    Some(ItemWrite {
+        container: ContainerRef {
+            database: database.clone(),
+            container: container.clone(),
+        },
+        key: headers.partition_key().ok()??,
+        name,
+    })
 }
 
 fn items(route: Route<'_>, call: Call<'_>) -> Result<Meaning> {

@@ -1,22 +1,26 @@
 //! Which reads a node may answer from its own view, whoever owns what they are about.
 //!
 //! The view lags behind the owner's by what is on its way. Eventual and consistent-prefix reads bear that; a session read does
-//! when the view has reached everything the client's token names; any other read is the owner's to answer.
+//! when the view has reached everything the client's token names; any other read is the owner's to answer. A client without a
+//! token is promised nothing by a session. Its point reads are answered from the view all the same only when that has everything
+//! which clients of this node have heard of from the owner: through one node nobody misses what was written through it.
 //!
 //! A log may be dropped while it is read. So whoever answered asks again afterwards ([`Node::still_stands`]), and an answer whose
 //! grounds are gone is thrown away.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
+use futures::FutureExt as _;
 use orrery_model::session::SessionProgress;
 use orrery_model::{Epk, EpkRange, LogId, Lsn, SessionToken};
 use orrery_partition::storage::Log;
 
-use crate::api::{Consistency, ContainerRef, ItemVerb, Operation, Options, Request};
+use super::Reach;
+use crate::api::{Consistency, ContainerRef, Failure, ItemVerb, Operation, Options, Reply, Request};
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::feed::target_range;
-use crate::items::find_container;
+use crate::items::{Place, Read, begin, find_container, finish};
 use crate::node::Node;
 use crate::partition::Partition;
 
@@ -46,6 +50,60 @@ impl Node {
             logs.push(Arc::clone(&partition.log));
         }
         (!logs.is_empty()).then_some(Grounds(logs))
+    }
+
+    /// Answers a point read that has nothing to wait for: as the owner of its log while `may_own` says so, or from this node's view
+    /// if `from_view`. `None`: nothing was done, and somebody else, or a longer way, has to answer it.
+    pub fn read_at_once(
+        &self,
+        request: &Request,
+        may_own: impl Fn(LogId) -> bool,
+        from_view: bool,
+    ) -> Option<Result<Reply, Failure>> {
+        let Request {
+            principal,
+            options,
+            operation: Operation::Item(operation),
+        } = request
+        else {
+            return None;
+        };
+        let read = Read::of(principal, options, operation)?;
+        let level = options.level(self.account().consistency);
+        // Whoever answers that has to prove something first.
+        if level == Consistency::Strong {
+            return None;
+        }
+        self.admit(request).ok()?;
+        let (container, mut facts) = begin(self, options, &operation.container).ok()?;
+        let place = read.place(self, &container).ok()?;
+        let partition = &place.partition;
+        let log = partition.log.id();
+        let is_owned = partition.is_owned() && may_own(log);
+        let may_show = || from_view && !options.hub_only && shows(&place, level, options.session.as_ref());
+        if !is_owned && !may_show() {
+            return None;
+        }
+        let result = read.execute_at_once(self, &place, &mut facts)?;
+        // Asked again: what was read, or was not found, may have been another's by then.
+        let stands = match is_owned {
+            true => self.owns(log) && may_own(log),
+            false => is_alive(&*partition.log).now_or_never()?,
+        };
+        let executed = stands.then(|| finish(result, facts))?;
+        self.count(&executed);
+        Some(executed)
+    }
+
+    /// A client of this node has been told by the owner of logs what they hold.
+    pub fn learn_told(&self, reach: &Reach, token: &SessionToken) {
+        let Reach::Logs { logs, .. } = reach else { return };
+        let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
+        for partition in logs.iter().filter_map(|log| partitions.get(log)) {
+            if let Some(seen) = token.get(partition.id) {
+                partition.learn_told(seen.lsn);
+            }
+        }
     }
 
     /// Partitions from which everything about these logs can be answered, if this node has them all.
@@ -94,6 +152,22 @@ impl Node {
         let range = target_range(&container, target).ok()?;
         Some((container, range))
     }
+}
+
+/// Whether the view of a partition that another node owns is enough for a point read.
+fn shows(place: &Place, level: Consistency, session: Option<&SessionToken>) -> bool {
+    let Place {
+        container, partition, ..
+    } = place;
+    let has_seen = match (level, session) {
+        (Consistency::Eventual | Consistency::ConsistentPrefix, _) => true,
+        (Consistency::Session, None) => partition.has_what_was_told(),
+        (Consistency::Session, Some(session)) => container
+            .range(partition.id)
+            .is_some_and(|entry| reaches(partition, entry, session)),
+        (Consistency::BoundedStaleness | Consistency::Strong, _) => false,
+    };
+    has_seen && partition.serves()
 }
 
 /// Has the partition seen what the client has seen of it or of what it came from? A client that says nothing about it may have

@@ -46,6 +46,12 @@ impl Node {
         }
     }
 
+    /// The log of everything with a partition key, as far as this node knows.
+    pub fn log_of(&self, container: &ContainerRef, key: &PartitionKey) -> Option<LogId> {
+        let container = self.control.catalogue().resolve(container).ok()?;
+        log_of_key(&container, key)
+    }
+
     fn known(&self, options: &Options, container: &ContainerRef) -> Option<Arc<ContainerEntry>> {
         find_container(self, options, container).ok()
     }

@@ -107,11 +107,16 @@ impl Message {
         })
     }
 
-    /// The transactions it holds.
+    /// The transactions it holds, each following the one before it.
     pub(super) fn transactions(&self) -> Result<Vec<Transaction>> {
+        decode_transactions(&self.body())
+    }
+
+    /// The same, encoded. Those of messages that follow each other, put together, are those of one.
+    pub(super) fn body(&self) -> Bytes {
         match &self.change {
-            Some(Change::Transactions(body)) => decode_transactions(body),
-            _ => Ok(Vec::new()),
+            Some(Change::Transactions(body)) => body.clone(),
+            _ => Bytes::new(),
         }
     }
 }

@@ -6,15 +6,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use bytes::Bytes;
+use orrery_model::log::Transaction;
 use orrery_model::{LogId, Position};
 use orrery_partition::overlay::Overlay;
-use orrery_partition::storage::{Log, Project, Result, Role, Staged, StorageError, Store as _};
+use orrery_partition::storage::{Log as _, Project, Result, Role, Staged, StorageError, Store as _};
 use tokio::sync::Mutex;
 
 use super::Shared;
 use super::lane::Lane;
 use super::message::{Change, Message, Owner, Standing, StreamSequence, encode};
 use super::publish::Outcome;
+use crate::embedded::EmbeddedLog;
+
+/// Bytes of messages that are taken into the copy at once.
+const TAKEN_IN_BYTES_MAX: usize = 4 << 20;
 
 /// One log.
 #[derive(Debug)]
@@ -101,22 +107,18 @@ impl Tail {
         Ok(())
     }
 
-    /// Takes in a message that came by itself, at once if it is the next.
-    pub(super) async fn arrived(&self, shared: &Shared, known: &mut Known, message: &Message) -> Result<()> {
-        let is_next = known.is_certain && message.previous == known.last;
-        let goes_on = known
-            .standing
-            .is_some_and(|standing| standing.life == message.standing.life);
-        let is_plain = matches!(message.change, None | Some(Change::Transactions(_)));
-        if !(is_next && goes_on && is_plain) {
+    /// Takes in messages that came by themselves, at once if they are the next ones.
+    pub(super) async fn arrived(&self, shared: &Shared, known: &mut Known, messages: &[Message]) -> Result<()> {
+        let Some(last) = messages.last() else { return Ok(()) };
+        let local = shared.local.follow_log(self.id).filter(|_| goes_on(known, messages));
+        let Some(local) = local else {
             return self.catch_up(shared, known).await;
-        }
-        let local = shared.local.open(self.id, Role::Follow).await?;
+        };
         known.is_certain = false;
-        take_in(&*local, shared.project.as_ref(), message).await?;
-        adopt_owner(shared, self.id, message.standing).await?;
-        known.last = message.sequence;
-        known.standing = Some(message.standing);
+        take_in(&local, shared.project.as_ref(), messages).await?;
+        adopt_owner(shared, self.id, last.standing).await?;
+        known.last = last.sequence;
+        known.standing = Some(last.standing);
         known.is_certain = true;
         Ok(())
     }
@@ -159,14 +161,14 @@ impl Tail {
                 }
             },
         };
-        let local = shared.local.open(self.id, Role::Follow).await?;
+        let local = shared.local.open_log(self.id, Role::Follow).await?;
         let mut reading = self.lane.read(last, end.sequence);
         while let Some(message) = reading.next().await? {
             if message.previous != last {
                 return Err(gap(self.id, &message));
             }
             last = message.sequence;
-            take_in(&*local, shared.project.as_ref(), &message).await?;
+            take_in(&local, shared.project.as_ref(), std::slice::from_ref(&message)).await?;
         }
         if local.head() != end.standing.position {
             return Err(diverged(self.id, local.head(), end.standing.position));
@@ -178,26 +180,83 @@ impl Tail {
     }
 }
 
-/// Applies one message to the local copy.
-async fn take_in(local: &dyn Log, project: &dyn Project, message: &Message) -> Result<()> {
-    let transactions = message.transactions()?;
-    if transactions.is_empty() {
-        return Ok(());
+/// Whether messages continue what is known, each the one before it, and change nothing but what the log holds and who owns it.
+fn goes_on(known: &Known, messages: &[Message]) -> bool {
+    let Some(standing) = known.standing.filter(|_| known.is_certain) else {
+        return false;
+    };
+    let mut last = known.last;
+    messages.iter().all(|message| {
+        let is_next = std::mem::replace(&mut last, message.sequence) == message.previous;
+        let is_plain = matches!(message.change, None | Some(Change::Transactions(_)));
+        is_next && is_plain && message.standing.life == standing.life
+    })
+}
+
+/// Applies messages to the local copy: many small ones cost it little more than one.
+async fn take_in(local: &EmbeddedLog, project: &dyn Project, messages: &[Message]) -> Result<()> {
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let mut n_bytes = 0;
+        let fits = |message: &&Message| {
+            let is_first = n_bytes == 0;
+            n_bytes += message.body().len();
+            is_first || n_bytes <= TAKEN_IN_BYTES_MAX
+        };
+        let n_taken = rest.iter().take_while(fits).count();
+        let (taken, left) = rest.split_at(n_taken.max(1));
+        take_in_at_once(local, project, taken).await?;
+        rest = left;
     }
-    let staged = {
+    Ok(())
+}
+
+/// Applies messages to the local copy, all or none.
+async fn take_in_at_once(local: &EmbeddedLog, project: &dyn Project, messages: &[Message]) -> Result<()> {
+    let head = local.head();
+    let (staged, last) = {
         let snapshot = local.snapshot()?;
         let mut overlay = Overlay::new(&*snapshot);
-        let mut staged = Vec::with_capacity(transactions.len());
-        for transaction in transactions {
-            let writes = project.project(&overlay, &transaction)?;
-            overlay.apply(writes.iter().cloned());
-            let transaction = Arc::new(transaction);
-            staged.push(Staged { transaction, writes });
+        let (mut staged, mut last) = (Vec::new(), head);
+        for message in messages {
+            let transactions = message.transactions()?;
+            check_continues(last, transactions.first())?;
+            for transaction in transactions {
+                last = transaction.position();
+                let writes = project.project(&overlay, &transaction)?;
+                overlay.apply(writes.iter().cloned());
+                let transaction = Arc::new(transaction);
+                staged.push(Staged { transaction, writes });
+            }
         }
-        staged
+        (staged, last)
     };
-    // The append checks that they follow.
-    local.append(local.head(), staged).await
+    if staged.is_empty() {
+        return Ok(());
+    }
+    let body = match messages {
+        [message] => message.body(),
+        messages => {
+            let bodies: Vec<Bytes> = messages.iter().map(Message::body).collect();
+            bodies.concat().into()
+        }
+    };
+    local.append_encoded(head, last, body, staged).await
+}
+
+/// Transactions of one message follow each other and are what their hashes say, which was checked when they were read. What is
+/// left to check is that they follow what came before.
+fn check_continues(last: Position, first: Option<&Transaction>) -> Result<()> {
+    let continues = |first: &Transaction| {
+        first.previous == last.lsn && first.previous_hash == last.hash && first.epoch >= last.epoch
+    };
+    match first {
+        Some(first) if !continues(first) => {
+            let problem = format!("transaction {} does not follow {}", first.lsn, last.lsn);
+            Err(StorageError::Corrupt(problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Handles of earlier owners in this process learn of one elsewhere.

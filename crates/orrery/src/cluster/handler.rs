@@ -14,7 +14,8 @@ use http::{Method, Response};
 use orrery_gateway::Handler;
 use orrery_gateway::handler::{Answer, BoxFuture, Command};
 use orrery_gateway::relay::codec::{RelayedAnswer, decode_answer};
-use orrery_gateway::relay::{Administration, Carried, Original, Relay};
+use orrery_gateway::relay::{Administration, Carried, Original, Relay, session_of};
+use orrery_gateway::wire::ItemWrite;
 use orrery_model::{Error, Lsn, Result, Status};
 use orrery_node::account::{Account, AccountKeys};
 use orrery_node::api::Consistency;
@@ -123,6 +124,15 @@ impl ClusterHandler {
         }
     }
 
+    /// Passes a write on whose body nobody has looked at. `None` when its owner is not known to be another node, or did not take it.
+    async fn pass_on_unread(&self, write: &ItemWrite, original: &Original<'_>) -> Option<Carried> {
+        let log = self.station.node.log_of(&write.container, &write.key)?;
+        let place = self.station.place_of_log(&self.station.routes(), log);
+        let is_there = matches!(place, Place::There(_));
+        let task = is_there.then(|| Task::item_write(log))?;
+        self.pass_on_to(&task, place, original).await
+    }
+
     /// Another region takes writes by now: this one answers reads, and refuses what waited to be written.
     async fn answer_as_reader(&self, task: Task) -> Result<Reply, Failure> {
         match task.request {
@@ -149,6 +159,9 @@ impl ClusterHandler {
             Passed::Answered { response, known } => {
                 if task.is_write && task.is_metadata {
                     self.learn(known).await;
+                }
+                if let Some(token) = session_of(&response) {
+                    self.station.node.learn_told(&task.reach, &token);
                 }
                 Some(Carried::Elsewhere(response))
             }
@@ -337,8 +350,20 @@ impl Handler for ClusterHandler {
 }
 
 impl Relay for ClusterHandler {
+    fn execute_at_once(&self, request: &Request, relayed: bool) -> Option<Result<Reply, Failure>> {
+        let station = &self.station;
+        let from_view = !relayed && station.is_in_touch();
+        station
+            .node
+            .read_at_once(request, |log| station.may_own(log), from_view)
+    }
+
     fn execute<'a>(&'a self, request: Request, original: Original<'a>) -> BoxFuture<'a, Carried> {
         Box::pin(self.carry_out(request, original))
+    }
+
+    fn pass_on<'a>(&'a self, write: &'a ItemWrite, original: &'a Original<'a>) -> BoxFuture<'a, Option<Carried>> {
+        Box::pin(self.pass_on_unread(write, original))
     }
 
     fn administer<'a>(&'a self, original: Original<'a>) -> BoxFuture<'a, Result<Administration>> {

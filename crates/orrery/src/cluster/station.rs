@@ -188,6 +188,15 @@ impl Station {
         }
     }
 
+    /// Whether this node may act as the owner of a log at this moment, if it has opened it as such.
+    pub fn may_own(&self, log: LogId) -> bool {
+        let routes = self.routes.borrow();
+        match routes.placement.logs.get(&log) {
+            None => routes.coordinator.as_ref() == Some(&self.me) && self.leads(),
+            Some(spot) => spot.owner == self.me && self.holds(),
+        }
+    }
+
     /// Who executes what is about the catalogue, or about logs at home.
     fn place_of_home(&self, routes: &Routes) -> Place {
         match &routes.coordinator {

@@ -1,9 +1,10 @@
 //! A request on its way through a node of a cluster: what it is about, what of an answer to it counts, how long it waits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::Status;
+use orrery_model::{LogId, Status};
 use orrery_node::api::{Operation, Outcome, StepResult};
 use orrery_node::cluster::Reach;
 use orrery_node::{Node, Reply, Request};
@@ -39,6 +40,21 @@ impl Task {
             is_repeatable: matches!(request.operation, Operation::DeletePartitionKey { .. }),
             reach: Reach::Catalogue,
             request: Some(request),
+        }
+    }
+
+    /// A write of one item to a log, of which no more is known.
+    pub(super) fn item_write(log: LogId) -> Task {
+        Task {
+            request: None,
+            reach: Reach::Logs {
+                logs: BTreeSet::from([log]),
+                reads: false,
+            },
+            is_write: true,
+            is_metadata: false,
+            is_whole: true,
+            is_repeatable: false,
         }
     }
 

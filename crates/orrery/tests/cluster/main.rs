@@ -79,9 +79,11 @@ fn two_nodes_serve_the_same_data() {
         let body = format!(r#"{{"id":"i{n}","pk":"k","n":{n}}}"#);
         assert_eq!(writer.create("k", &body).unwrap().status, 201);
     }
+    // Whichever wrote it, the owner has it.
+    let by_the_owner = "x-ms-cosmos-hub-region-processing-only: True\r\n";
     for n in 0..20 {
         for reader in [&mut here, &mut there] {
-            let answer = reader.read("k", &format!("i{n}")).unwrap();
+            let answer = reader.read_with("k", &format!("i{n}"), by_the_owner).unwrap();
             assert_eq!((answer.status, answer.json()["n"].as_u64()), (200, Some(n)));
         }
     }
@@ -110,6 +112,42 @@ fn a_follower_answers_from_its_view_once_it_has_what_the_client_has_seen() {
     first.pause();
     assert_eq!(there.read_with("k", "i", eventual).unwrap().status, 200);
     assert_eq!(there.read_with("k", "i", &session).unwrap().status, 200);
+    first.resume();
+}
+
+#[test]
+fn a_client_without_a_token_finds_through_a_node_what_was_written_through_it() {
+    let ground = Ground::new(1);
+    let (first, second) = sharing::pair(&ground);
+    for port in [first.port, second.port] {
+        let mut client = Client::connect(port);
+        for n in 0..200 {
+            // Half of the keys are another node's: its answer is ahead of this one's copy.
+            let (key, id) = (format!("k{n}"), format!("i{port}"));
+            let body = format!(r#"{{"id":"{id}","pk":"{key}","n":0}}"#);
+            assert_eq!(client.create(&key, &body).unwrap().status, 201);
+            assert_eq!(client.read(&key, &id).unwrap().status, 200, "created through {port}");
+            let body = format!(r#"{{"id":"{id}","pk":"{key}","n":1}}"#);
+            assert_eq!(client.replace(&key, &id, &body).unwrap().status, 200);
+            let read = client.read(&key, &id).unwrap();
+            assert_eq!(read.json()["n"].as_u64(), Some(1), "replaced through {port}");
+            assert_eq!(client.delete(&key, &id).unwrap().status, 204);
+            assert_eq!(client.read(&key, &id).unwrap().status, 404, "deleted through {port}");
+        }
+    }
+}
+
+#[test]
+fn a_client_without_a_token_is_answered_from_the_copy_of_the_node_it_calls() {
+    let ground = Ground::new(1);
+    let (first, second) = (ground.node("a"), ground.node("b"));
+    create_containers(first.port);
+    let (mut here, mut there) = (Client::connect(first.port), Client::connect(second.port));
+    assert_eq!(here.create("k", r#"{"id":"i","pk":"k","n":1}"#).unwrap().status, 201);
+    assert!(eventually(|| there.read("k", "i").unwrap().status == 200));
+    // Without whoever owns it, nobody else could answer.
+    first.pause();
+    assert_eq!(there.read("k", "i").unwrap().status, 200);
     first.resume();
 }
 

@@ -67,6 +67,68 @@ fn what_may_write_is_known_from_the_head() {
     }
 }
 
+/// What the head of a request says of the item that it writes: the operation's name and the key.
+fn written_by(line: &str, headers: &[(&str, &str)]) -> Option<(&'static str, PartitionKey)> {
+    let (method, path) = line.split_once(' ').unwrap();
+    let request = headers
+        .iter()
+        .fold(http::Request::builder().method(method).uri(path), |request, header| {
+            request.header(header.0, header.1)
+        });
+    let (head, ()) = request.body(()).unwrap().into_parts();
+    let route = crate::wire::route(&head.uri).unwrap();
+    let write = item_write(&route, &head.method, Headers::of(&head.headers))?;
+    let named = |name: &str| Selector::Name(name.to_owned());
+    assert_eq!(
+        (write.container.database, write.container.container),
+        (named("d"), named("c"))
+    );
+    Some((write.name, write.key))
+}
+
+#[test]
+fn the_head_of_a_write_of_one_item_says_what_the_whole_request_means() {
+    let upsert = ("x-ms-documentdb-is-upsert", "True");
+    let patch = r#"[{"op":"set","path":"/n","value":1}]"#;
+    for (line, headers, body) in [
+        ("POST /dbs/d/colls/c/docs", &[KEY][..], ITEM),
+        ("POST /dbs/d/colls/c/docs", &[KEY, upsert], ITEM),
+        ("PUT /dbs/d/colls/c/docs/x", &[KEY], ITEM),
+        ("PATCH /dbs/d/colls/c/docs/x", &[KEY], patch),
+        ("DELETE /dbs/d/colls/c/docs/x", &[KEY], ""),
+    ] {
+        let whole = request(line, headers, body).unwrap();
+        let Operation::Item(operation) = whole.operation else {
+            panic!("{line} is about an item")
+        };
+        let expected = (whole.name, operation.partition_key.unwrap());
+        assert_eq!(written_by(line, headers), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn whatever_is_not_surely_a_write_of_one_item_to_one_key_is_not_taken_for_one() {
+    let query = ("x-ms-documentdb-isquery", "True");
+    let plan = ("x-ms-cosmos-is-query-plan-request", "True");
+    let batch = ("x-ms-cosmos-is-batch-request", "true");
+    let broken = ("x-ms-documentdb-partitionkey", "[");
+    for (line, headers) in [
+        ("POST /dbs/d/colls/c/docs", &[][..]),
+        ("POST /dbs/d/colls/c/docs", &[broken]),
+        ("POST /dbs/d/colls/c/docs", &[KEY, query]),
+        ("POST /dbs/d/colls/c/docs", &[KEY, plan]),
+        ("POST /dbs/d/colls/c/docs", &[KEY, batch]),
+        ("POST /dbs/d/colls/c/docs/x", &[KEY]),
+        ("PUT /dbs/d/colls/c/docs", &[KEY]),
+        ("GET /dbs/d/colls/c/docs", &[KEY]),
+        ("GET /dbs/d/colls/c/docs/x", &[KEY]),
+        ("PUT /dbs/d/colls/c", &[KEY]),
+        ("POST /dbs/d/colls/c/operations/partitionkeydelete", &[KEY]),
+    ] {
+        assert_eq!(written_by(line, headers), None, "{line} {headers:?}");
+    }
+}
+
 #[test]
 fn every_request_of_the_api_has_a_name() {
     let throughput = ("x-ms-offer-throughput", "400");

@@ -13,6 +13,7 @@ use orrery_gateway::Handler;
 use orrery_gateway::handler::{Answer, BoxFuture, Command, Presence};
 use orrery_gateway::relay::codec::{RelayedAnswer, decode_answer};
 use orrery_gateway::relay::{Administration, Carried, Original, Relay};
+use orrery_gateway::wire::ItemWrite;
 use orrery_model::{Error, Result, Status};
 use orrery_node::account::{Account, AccountKeys};
 use orrery_node::events::Events;
@@ -183,8 +184,22 @@ impl Handler for RegionalHandler {
 }
 
 impl Relay for RegionalHandler {
+    fn execute_at_once(&self, request: &Request, relayed: bool) -> Option<Result<Reply, Failure>> {
+        match self.office.geography.mode() {
+            Mode::Writes => Relay::execute_at_once(&self.inner, request, relayed),
+            _ => None,
+        }
+    }
+
     fn execute<'a>(&'a self, request: Request, original: Original<'a>) -> BoxFuture<'a, Carried> {
         Box::pin(self.carry_out(request, original))
+    }
+
+    fn pass_on<'a>(&'a self, write: &'a ItemWrite, original: &'a Original<'a>) -> BoxFuture<'a, Option<Carried>> {
+        match self.office.geography.mode() {
+            Mode::Writes => Relay::pass_on(&self.inner, write, original),
+            _ => Box::pin(std::future::ready(None)),
+        }
     }
 
     fn administer<'a>(&'a self, original: Original<'a>) -> BoxFuture<'a, Result<Administration>> {
