@@ -20,6 +20,10 @@ const SET_FROM: usize = 16;
 
 impl Compiler<'_> {
     pub fn expr(&mut self, expr: &ast::Expr) -> Expr {
+        self.n_expressions += 1;
+        if self.has_given_up() {
+            return Expr::undefined();
+        }
         if let Some(key) = self.group_key(expr) {
             return key;
         }
@@ -316,11 +320,10 @@ impl Compiler<'_> {
                     None => Place::Computed,
                 }
             }
-            ExprKind::Object(members) => Place::Constructed(
+            ExprKind::Object(members) => Place::constructed(
                 members
                     .iter()
-                    .map(|(name, value)| (name.text.clone(), self.place_of(value)))
-                    .collect(),
+                    .map(|(name, value)| (name.text.clone(), self.place_of(value))),
             ),
             _ => Place::Computed,
         }

@@ -59,10 +59,7 @@ impl Ordering {
 
 impl Compiler<'_> {
     /// The ordering of a statement that is not grouped.
-    pub fn ordering(&mut self, statement: &Statement) -> Ordering {
-        let Some(order_by) = &statement.order_by else {
-            return Ordering::None;
-        };
+    pub fn ordering(&mut self, statement: &Statement, order_by: &OrderBy) -> Ordering {
         if order_by.rank {
             return self.ranking(statement, order_by);
         }
@@ -76,10 +73,7 @@ impl Compiler<'_> {
     }
 
     /// The ordering of groups, as far as the keys can still be seen.
-    pub fn group_ordering(&mut self, statement: &Statement) -> Ordering {
-        let Some(order_by) = &statement.order_by else {
-            return Ordering::None;
-        };
+    pub fn group_ordering(&mut self, order_by: &OrderBy) -> Ordering {
         let keys = self.quietly(|compiler| order_by.keys.iter().map(|key| compiler.sort_key(key)).collect());
         keys.map_or(Ordering::None, Ordering::Keys)
     }
