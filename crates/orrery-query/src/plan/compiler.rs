@@ -286,21 +286,19 @@ impl<'a> Compiler<'a> {
     fn source_path(&mut self, root: &ast::Name, steps: Vec<Step>, is_first: bool) -> (Expr, Place) {
         match self.scope.resolve(&root.text) {
             Some(Resolved::Value { up, place }) => {
-                let place = place.follow(&steps);
-                (Expr::Path { up, steps }, place)
+                let at = place.follow(&steps);
+                (self.value_path(up, &place, steps), at)
             }
             Some(Resolved::Grouped { up, source }) => (
                 self.grouped_path(up, source, &steps, root.span, &root.text),
                 Place::Computed,
             ),
             // Any other name stands for the item.
-            None if is_first => (
-                Expr::Path {
-                    up: self.scope.root_up(),
-                    steps: steps.clone(),
-                },
-                Place::Document(steps),
-            ),
+            None if is_first => {
+                let item = Place::Document(Vec::new());
+                let at = item.follow(&steps);
+                (self.value_path(self.scope.root_up(), &item, steps), at)
+            }
             None => (self.unresolved(&root.text, root.span), Place::Computed),
         }
     }
