@@ -86,6 +86,10 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    pub fn n_problems(&self) -> usize {
+        self.n_problems
+    }
+
     pub fn refuse(&mut self, error: QueryError) {
         self.unlocated.get_or_insert(error);
     }

@@ -62,6 +62,11 @@ impl Place {
         }
     }
 
+    /// Whether this is a path of the item, through elements of arrays or not.
+    pub fn is_path(&self) -> bool {
+        matches!(self, Place::Document(_) | Place::Element)
+    }
+
     /// Where `steps` lead from here.
     pub fn follow(&self, steps: &[Step]) -> Place {
         match self {
