@@ -5,11 +5,9 @@ use orrery_model::container::index_rules::IndexRules;
 use orrery_model::json::Object;
 use orrery_model::key::PropertyPath;
 
-use crate::error::Result;
+use crate::computed::{self, ComputedProperty};
 use crate::functions::vector::Distance;
 use crate::parse::ast::Direction;
-use crate::parse::ast::Statement;
-use crate::parse::parse;
 
 /// The parts of a container's definition that queries depend on.
 #[derive(Clone, Debug, Default)]
@@ -29,13 +27,6 @@ pub struct Definition {
 /// The paths of a composite index and their directions.
 pub(crate) type CompositeIndex = Vec<(Vec<String>, Direction)>;
 
-/// A virtual property: its name and the query that computes it.
-#[derive(Clone, Debug)]
-pub(crate) struct ComputedProperty {
-    pub name: String,
-    pub query: Statement,
-}
-
 impl Definition {
     /// For lists that are no containers: nothing is special and no index is needed.
     pub fn plain() -> Definition {
@@ -43,16 +34,14 @@ impl Definition {
     }
 
     /// Reads the fields of a container as clients see them.
-    pub fn of_container(fields: &Object) -> Result<Definition> {
+    pub fn of_container(fields: &Object) -> Definition {
         let planar = fields
             .get("geospatialConfig")
             .and_then(|config| config.get("type"))
             .and_then(Value::as_str);
         let full_text = fields.get("fullTextPolicy");
-        Ok(Definition {
-            computed: entries(fields.get("computedProperties"))
-                .filter_map(computed)
-                .collect::<Result<_>>()?,
+        Definition {
+            computed: computed::of_container(fields),
             planar: planar.is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry")),
             vectors: entries(
                 fields
@@ -77,7 +66,7 @@ impl Definition {
                 .map(|index| entries(Some(index)).filter_map(composite).collect())
                 .collect(),
             ),
-        })
+        }
     }
 
     /// The same definition with ORDER BY on any combination of paths allowed.
@@ -103,12 +92,6 @@ fn path(entry: &Value) -> Option<Vec<String>> {
             .segments()
             .to_vec(),
     )
-}
-
-fn computed(entry: &Value) -> Option<Result<ComputedProperty>> {
-    let name = entry.get("name").and_then(text)?;
-    let query = entry.get("query")?.as_str()?;
-    Some(parse(query).map(|query| ComputedProperty { name, query }))
 }
 
 fn vector(entry: &Value) -> Option<(Vec<String>, Distance)> {

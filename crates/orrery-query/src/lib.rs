@@ -15,6 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod computed;
 mod condition;
 mod definition;
 mod error;
@@ -27,6 +28,7 @@ pub mod plan;
 pub mod run;
 mod values;
 
+pub use computed::check_computed_properties;
 pub use condition::{Allowance, Condition, parse_condition};
 pub use definition::Definition;
 pub use error::{Code, Problem, QueryError, Result};

@@ -260,7 +260,7 @@ fn answer(case: &Case, around: &Surroundings, limits: PageLimits, as_text: bool)
     let query = Query::parse(&case.sql)?;
     let plan = plan(
         &query,
-        &Definition::of_container(&around.definition)?,
+        &Definition::of_container(&around.definition),
         &parameters(case)?,
     )?;
     let text = |item: &Value| Bytes::from(item.to_text());
@@ -322,7 +322,7 @@ fn all_pages(
 
 fn client_plan(case: &Case, around: &Surroundings) -> Result<orrery_query::QueryPlan, QueryError> {
     let query = Query::parse(&case.sql)?;
-    let definition = Definition::of_container(&around.definition)?;
+    let definition = Definition::of_container(&around.definition);
     let features = match around.definition.get("features").and_then(Value::as_str) {
         Some(list) => Features::parse(list),
         None => Features::all(),

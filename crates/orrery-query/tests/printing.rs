@@ -1,11 +1,14 @@
-//! Printing is the inverse of parsing: any tree, printed, parses to that tree.
+//! Printing is the inverse of parsing: any tree, printed, parses to that tree. What parses is planned or refused.
 
-use orrery_model::Number;
+use orrery_model::key::{KeyKind, KeyVersion, PropertyPath};
+use orrery_model::{Number, PartitionKeyDefinition};
 use orrery_query::parse::ast::{
     BinaryOperator, Collection, Count, CountValue, Direction, Expr, ExprKind, From, Name, OrderBy, OrderKey, PathStep,
     SelectItem, SelectList, Source, Statement, Step, SubqueryForm, Top, UnaryOperator, Window,
 };
 use orrery_query::parse::{Span, parse, print};
+use orrery_query::plan::{Features, plan, query_plan};
+use orrery_query::{Definition, Parameters, Query};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -187,6 +190,22 @@ fn operations(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     ]
 }
 
+/// Functions that do not exist, and some that have rules of their own about where they may stand.
+fn functions() -> impl Strategy<Value = String> {
+    let known = [
+        "COUNT",
+        "MAX",
+        "MAKELIST",
+        "ABS",
+        "IIF",
+        "RRF",
+        "DOCUMENTID",
+        "ST_DISTANCE",
+        "VectorDistance",
+    ];
+    prop_oneof!["[a-d]{3}", prop::sample::select(known.map(str::to_owned).to_vec())]
+}
+
 fn constructions(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     let form = prop::sample::select(vec![
         SubqueryForm::Scalar,
@@ -200,11 +219,13 @@ fn constructions(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     prop_oneof![
         vec(inner.clone(), 0..3).prop_map(|items| expr(ExprKind::Array(items))),
         vec(("[a-d]{1,3}".prop_map(name), inner.clone()), 0..3).prop_map(|members| expr(ExprKind::Object(members))),
-        ("[a-d]{3}", any::<bool>(), vec(inner.clone(), 0..3)).prop_map(|(text, udf, arguments)| expr(ExprKind::Call {
-            name: name(text),
-            udf,
-            arguments
-        })),
+        (functions(), any::<bool>(), vec(inner.clone(), 0..3)).prop_map(|(text, udf, arguments)| expr(
+            ExprKind::Call {
+                name: name(text),
+                udf,
+                arguments
+            }
+        )),
         binding.prop_map(|(word, value, body)| expr(ExprKind::Let {
             name: name(word),
             value: boxed(value),
@@ -330,5 +351,21 @@ proptest! {
         let text = print(&statement);
         let parsed = parse(&text).map_err(|error| TestCaseError::fail(format!("{text}\n{error}")))?;
         prop_assert!(parsed == statement, "{text}\nparsed as\n{}", print(&parsed));
+    }
+
+    #[test]
+    fn a_statement_that_parses_is_planned_or_refused(statement in statements(exprs().boxed())) {
+        let query = Query::parse(&print(&statement)).expect("it has been printed");
+        let key = PartitionKeyDefinition::new(
+            vec![PropertyPath::parse("/a").expect("a path")],
+            KeyKind::Hash,
+            KeyVersion::V2,
+            false,
+        );
+        let definition = Definition::plain();
+        // A panic is what must not be.
+        let planned = plan(&query, &definition, &Parameters::none());
+        let for_clients = query_plan(&query, &definition, &key, &Parameters::none(), &Features::all());
+        prop_assert!(planned.is_ok() || for_clients.is_err(), "{}", query.text());
     }
 }

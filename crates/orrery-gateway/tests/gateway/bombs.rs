@@ -118,6 +118,14 @@ fn bombs() -> Vec<(String, &'static [u16])> {
             format!("SELECT VALUE {}1{}", "[".repeat(50_000), "]".repeat(50_000)),
             &[200, 400],
         ),
+        (format!("SELECT VALUE c{} FROM c", ".a".repeat(15_000)), &[400]),
+        (format!("SELECT VALUE c{} FROM c", "[c.x]".repeat(5_000)), &[400]),
+        (format!("SELECT * FROM c{}", ".a".repeat(200_000)), &[400]),
+        (format!("SELECT * FROM c ORDER BY c{}", ".a".repeat(200_000)), &[400]),
+        (
+            format!("SELECT VALUE {}1{}", "(SELECT 1 ORDER BY ".repeat(60), ")".repeat(60)),
+            &[400],
+        ),
         (
             format!("SELECT * FROM c WHERE c.n IN ({}0)", "1,".repeat(300_000)),
             &[400],

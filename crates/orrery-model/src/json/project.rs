@@ -45,20 +45,27 @@ impl Wanted {
     }
 
     /// Adds the value at a path. Unless it is wanted as a `whole`, it counts that it is there, and of an array how many
-    /// elements it has.
+    /// elements it has. Below the deepest level that a value has there is nothing to want.
     pub fn add(&mut self, path: &[PathPart], whole: bool) {
+        match path.get(..DEPTH_MAX) {
+            Some(within) if path.len() > DEPTH_MAX => self.add_within(within, false),
+            _ => self.add_within(path, whole),
+        }
+    }
+
+    fn add_within(&mut self, path: &[PathPart], whole: bool) {
         match path.split_first() {
             _ if self.whole => {}
             None if whole => *self = Wanted::whole(),
             None => {}
-            Some((PathPart::Element, rest)) => self.elements.get_or_insert_default().add(rest, whole),
+            Some((PathPart::Element, rest)) => self.elements.get_or_insert_default().add_within(rest, whole),
             Some((PathPart::Member(name), rest)) => {
                 let index = self.members.iter().position(|(member, _)| member == name);
                 let index = index.unwrap_or_else(|| {
                     self.members.push((name.clone(), Wanted::default()));
                     self.members.len() - 1
                 });
-                self.members[index].1.add(rest, whole);
+                self.members[index].1.add_within(rest, whole);
             }
         }
     }

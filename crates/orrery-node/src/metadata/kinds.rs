@@ -4,6 +4,8 @@ use orrery_model::json::{Object, Value};
 use orrery_model::name::{NameKind, validate_name};
 use orrery_model::{ContainerDefinition, Error, PartitionKey, Result};
 
+use orrery_query::check_computed_properties;
+
 use crate::api::ResourceKind;
 
 /// A checked definition and the name in it. `current` is what a replace changes.
@@ -16,6 +18,7 @@ pub fn check(kind: ResourceKind, body: &Value, current: Option<&[u8]>) -> Result
                 Some(current) => ContainerDefinition::from_stored(current)?.replace(body)?,
                 None => ContainerDefinition::create(body)?,
             };
+            check_computed_properties(definition.fields())?;
             return Ok((name.to_owned(), definition.to_stored()));
         }
         ResourceKind::Database | ResourceKind::User => fields(body, &["id"]),

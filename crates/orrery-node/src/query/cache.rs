@@ -46,13 +46,13 @@ impl QueryCache {
     }
 
     /// What planning must know about a container.
-    pub fn definition(&self, container: &ContainerEntry) -> Result<Arc<Definition>> {
+    pub fn definition(&self, container: &ContainerEntry) -> Arc<Definition> {
         if let Some(known) = lock(&self.definitions).get(&container.rid)
             && Arc::ptr_eq(&known.from, &container.definition)
         {
-            return Ok(Arc::clone(&known.definition));
+            return Arc::clone(&known.definition);
         }
-        let definition = Arc::new(Definition::of_container(container.definition.fields())?);
+        let definition = Arc::new(Definition::of_container(container.definition.fields()));
         let known = Known {
             from: Arc::clone(&container.definition),
             definition: Arc::clone(&definition),
@@ -62,7 +62,7 @@ impl QueryCache {
             definitions.clear();
         }
         definitions.insert(container.rid.clone(), known);
-        Ok(definition)
+        definition
     }
 }
 

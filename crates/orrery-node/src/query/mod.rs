@@ -311,7 +311,7 @@ async fn prepare<T: Send + 'static>(
     query: &QueryText,
     make: impl FnOnce(&Query, &ContainerEntry, &Definition, &Parameters) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let definition = node.query_cache.definition(container)?;
+    let definition = node.query_cache.definition(container);
     let parameters = parameters(&query.parameters)?;
     if query.text.len() + parameters.size_bytes() <= QUICK_BYTES {
         let parsed = node.query_cache.query(&query.text)?;

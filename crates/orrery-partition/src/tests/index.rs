@@ -363,7 +363,7 @@ proptest! {
     ) {
         let bench = bench(policy, &items);
         let parsed = Query::parse(&query).unwrap();
-        let definition = Definition::of_container(bench.definition.fields()).unwrap();
+        let definition = Definition::of_container(bench.definition.fields());
         let Ok(plan) = orrery_query::plan::plan(&parsed, &definition, &Parameters::none()) else {
             return Ok(());
         };
@@ -387,7 +387,7 @@ fn many_equal_values_come_in_the_order_of_creation_piece_by_piece() {
         .collect();
     let bench = bench(POLICIES[0], &items);
     let parsed = Query::parse("SELECT VALUE c.id FROM c ORDER BY c.a DESC").unwrap();
-    let definition = Definition::of_container(bench.definition.fields()).unwrap();
+    let definition = Definition::of_container(bench.definition.fields());
     let plan = orrery_query::plan::plan(&parsed, &definition, &Parameters::none()).unwrap();
     let ranges = [EpkRange::full()];
     let paging = Paging {

@@ -176,6 +176,15 @@ impl<'a> Arguments<'a> {
         self.number(index)?.as_i64()
     }
 
+    /// A number without fraction that says where or how much: beyond 64 bits it is as good as the nearest within.
+    pub fn extent(&self, index: usize) -> Option<i64> {
+        let number = self.number(index)?;
+        let double = number.to_f64();
+        // A cast to an integer ends at the smallest and the largest.
+        let is_whole = double.is_finite() && double.fract() == 0.0;
+        number.as_i64().or_else(|| is_whole.then_some(double as i64))
+    }
+
     pub fn bool(&self, index: usize) -> Option<bool> {
         self.get(index)?.as_bool()
     }

@@ -132,7 +132,7 @@ fn contains_each(arguments: &Arguments<'_>, any: bool) -> Option<Value> {
 
 fn slice(arguments: &Arguments<'_>) -> Option<Value> {
     let array = arguments.array(0)?;
-    let start = arguments.integer(1)?;
+    let start = arguments.extent(1)?;
     let n_elements = array.len() as i64;
     let start = if start < 0 {
         start.saturating_add(n_elements).max(0)
@@ -140,7 +140,7 @@ fn slice(arguments: &Arguments<'_>) -> Option<Value> {
         start.min(n_elements)
     };
     let n = if arguments.has(2) {
-        arguments.integer(2)?.clamp(0, n_elements - start)
+        arguments.extent(2)?.clamp(0, n_elements - start)
     } else {
         n_elements - start
     };

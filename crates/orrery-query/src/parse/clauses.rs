@@ -200,6 +200,7 @@ impl Parser<'_> {
             } else {
                 return Ok(Collection::Path { root, steps });
             }
+            self.grow(self.height)?;
         }
     }
 

@@ -127,7 +127,8 @@ impl Lexer<'_> {
 
     fn parameter(&mut self) -> Token {
         self.at += 1;
-        if self.skip_while(is_word) > 0 {
+        let begins_with_digit = self.rest().starts_with(|first: char| first.is_ascii_digit());
+        if self.skip_while(is_word) > 0 && !begins_with_digit {
             Token::Parameter
         } else {
             Token::Invalid

@@ -13,16 +13,18 @@ impl Parser<'_> {
         self.postfix(primary)
     }
 
+    /// Continues an operand with the steps after it. Each is a level: it applies to all before it.
     pub fn postfix(&mut self, primary: Expr) -> Result<Expr> {
-        let mut tallest = self.height;
         let mut steps = Vec::new();
         loop {
+            let height = self.height;
             if self.eat_symbol(Symbol::Dot) {
                 steps.push(Step::Member(self.identifier()?));
+                self.grow(height)?;
             } else if self.eat_symbol(Symbol::OpenBracket) {
                 steps.push(Step::Index(self.expr()?));
-                tallest = tallest.max(self.height);
                 self.expect_symbol(Symbol::CloseBracket)?;
+                self.grow(height.max(self.height))?;
             } else {
                 break;
             }
@@ -41,7 +43,6 @@ impl Parser<'_> {
             }
             kind => (Box::new(Expr::new(kind, primary.span)), steps),
         };
-        self.grow(tallest)?;
         Ok(Expr::new(ExprKind::Postfix { base, steps }, span))
     }
 

@@ -4,10 +4,10 @@ use orrery_model::json::Wanted;
 
 use super::counts::Counts;
 use super::expr::{Block, Collection, Expr, Source, Step};
-use super::limits::{JOINS_MAX, PROBLEMS_MAX, USER_CALLS_MAX};
+use super::limits::{EXPRESSIONS_MAX, JOINS_MAX, PROBLEMS_MAX, USER_CALLS_MAX, VALUE_LEVELS_MAX};
 use super::order::Ordering;
 use super::scope::{Place, Resolved, Scope, Slot};
-use super::{Input, Plan};
+use super::{Input, Plan, levels};
 use crate::Query;
 use crate::definition::Definition;
 use crate::error::{Problem, QueryError, Result};
@@ -26,6 +26,8 @@ pub(super) struct Compiler<'a> {
     unlocated: Option<QueryError>,
     pub scope: Scope,
     n_joins: usize,
+    /// Expressions looked at, those looked at again included.
+    pub n_expressions: usize,
     pub n_user_calls: usize,
     /// What the copies of parameters hold.
     pub parameter_bytes: usize,
@@ -46,7 +48,12 @@ pub(super) fn compile(query: &Query, definition: &Definition, parameters: &Param
     let mut plan = compiler.outermost(&query.statement, false);
     plan.user_functions = std::mem::take(&mut compiler.user_functions);
     compiler.finish(query.statement.span)?;
-    Ok(plan)
+    match levels::of_values(&plan) <= VALUE_LEVELS_MAX {
+        true => Ok(plan),
+        false => Err(QueryError::plain(format!(
+            "The SQL query makes values of more than the allowed {VALUE_LEVELS_MAX} levels."
+        ))),
+    }
 }
 
 impl<'a> Compiler<'a> {
@@ -64,6 +71,7 @@ impl<'a> Compiler<'a> {
             unlocated: None,
             scope: Scope { slots: vec![item] },
             n_joins: 0,
+            n_expressions: 0,
             n_user_calls: 0,
             parameter_bytes: 0,
             user_functions: Vec::new(),
@@ -76,6 +84,10 @@ impl<'a> Compiler<'a> {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(Problem::at(self.text, span, code, message));
         }
+    }
+
+    pub fn n_problems(&self) -> usize {
+        self.n_problems
     }
 
     pub fn refuse(&mut self, error: QueryError) {
@@ -95,6 +107,11 @@ impl<'a> Compiler<'a> {
         clean.then_some(compiled)
     }
 
+    /// Whether the statement is refused for its size already: looking at the rest of it would only take time.
+    pub fn has_given_up(&self) -> bool {
+        self.n_joins > JOINS_MAX || self.n_expressions > EXPRESSIONS_MAX
+    }
+
     fn finish(mut self, whole: Span) -> Result<()> {
         let exceeded = |what: &str, limit: usize| {
             format!("The SQL query exceeded the maximum number of {what}. The allowed limit is {limit}.")
@@ -105,6 +122,9 @@ impl<'a> Compiler<'a> {
         if self.n_joins > JOINS_MAX {
             self.problem(whole, "SC3002", exceeded("joins", JOINS_MAX));
         }
+        if self.n_expressions > EXPRESSIONS_MAX {
+            return Err(QueryError::plain("The SQL query is too complex to be planned."));
+        }
         if !self.problems.is_empty() {
             return Err(QueryError::located(self.problems));
         }
@@ -114,7 +134,8 @@ impl<'a> Compiler<'a> {
     /// The statement that reads the container, or one in its FROM clause that must see all items before it has rows.
     fn outermost(&mut self, statement: &Statement, is_inner: bool) -> Plan {
         let input = self.input(statement);
-        let compiled = self.statement(statement, matches!(input, Input::Rows(_)));
+        let over_rows = matches!(input, Input::Rows(_));
+        let compiled = self.statement(statement, over_rows, !is_inner);
         if is_inner {
             self.check_subquery(statement);
         }
@@ -165,15 +186,17 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A statement. `over_rows`: its first source is the item frame, whatever the FROM clause says.
-    pub fn statement(&mut self, statement: &Statement, over_rows: bool) -> Compiled {
+    /// A statement. `over_rows`: its first source is the item frame, whatever the FROM clause says. `is_sorted`: it may have an
+    /// ORDER BY clause; where it may not, that it has one is all there is to say about it.
+    fn statement(&mut self, statement: &Statement, over_rows: bool, is_sorted: bool) -> Compiled {
         let n_outer = self.scope.slots.len();
         let sources = self.sources(statement, over_rows);
         let filter = statement.filter.as_ref().map(|filter| self.expr(filter));
         let place = self.place_of_list(statement);
-        let ordering = self.ordering(statement);
+        let order_by = statement.order_by.as_ref().filter(|_| is_sorted);
+        let ordering = order_by.map_or(Ordering::None, |order_by| self.ordering(statement, order_by));
         let (grouping, output, ordering) = match self.is_grouped(statement) {
-            true => self.grouped(statement, n_outer),
+            true => self.grouped(statement, order_by, n_outer),
             false => (None, self.output(statement), ordering),
         };
         let place = if grouping.is_some() { Place::Computed } else { place };
@@ -190,7 +213,7 @@ impl<'a> Compiler<'a> {
 
     /// A subquery in any position.
     pub fn subquery(&mut self, statement: &Statement) -> Compiled {
-        let compiled = self.statement(statement, false);
+        let compiled = self.statement(statement, false, false);
         self.check_subquery(statement);
         compiled
     }
@@ -222,6 +245,9 @@ impl<'a> Compiler<'a> {
         let Some(from) = &statement.from else { return Vec::new() };
         self.n_joins += from.sources.len() - 1;
         let mut sources = Vec::new();
+        if self.has_given_up() {
+            return sources;
+        }
         for (index, source) in from.sources.iter().enumerate() {
             let (collection, place) = match index == 0 && over_rows {
                 true => (
@@ -264,21 +290,19 @@ impl<'a> Compiler<'a> {
     fn source_path(&mut self, root: &ast::Name, steps: Vec<Step>, is_first: bool) -> (Expr, Place) {
         match self.scope.resolve(&root.text) {
             Some(Resolved::Value { up, place }) => {
-                let place = place.follow(&steps);
-                (Expr::Path { up, steps }, place)
+                let at = place.follow(&steps);
+                (self.value_path(up, &place, steps), at)
             }
             Some(Resolved::Grouped { up, source }) => (
                 self.grouped_path(up, source, &steps, root.span, &root.text),
                 Place::Computed,
             ),
             // Any other name stands for the item.
-            None if is_first => (
-                Expr::Path {
-                    up: self.scope.root_up(),
-                    steps: steps.clone(),
-                },
-                Place::Document(steps),
-            ),
+            None if is_first => {
+                let item = Place::Document(Vec::new());
+                let at = item.follow(&steps);
+                (self.value_path(self.scope.root_up(), &item, steps), at)
+            }
             None => (self.unresolved(&root.text, root.span), Place::Computed),
         }
     }

@@ -8,10 +8,11 @@ use super::compiler::{Compiler, element_step};
 use super::expr::{Expr, Step};
 use super::limits::PARAMETER_BYTES_MAX;
 use super::scope::{Place, Resolved, Slot};
+use crate::computed::value_of;
 use crate::error::QueryError;
 use crate::functions::OrderedValue;
 use crate::parse::Span;
-use crate::parse::ast::{self, BinaryOperator, ExprKind, Name, SelectList, SubqueryForm, UnaryOperator};
+use crate::parse::ast::{self, BinaryOperator, ExprKind, Name, SubqueryForm, UnaryOperator};
 use crate::run::like::LikePattern;
 use crate::values::size_bytes;
 
@@ -20,6 +21,10 @@ const SET_FROM: usize = 16;
 
 impl Compiler<'_> {
     pub fn expr(&mut self, expr: &ast::Expr) -> Expr {
+        self.n_expressions += 1;
+        if self.has_given_up() {
+            return Expr::undefined();
+        }
         if let Some(key) = self.group_key(expr) {
             return key;
         }
@@ -240,9 +245,7 @@ impl Compiler<'_> {
 
     fn path(&mut self, name: &str, steps: Vec<Step>, name_span: Span, span: Span) -> Expr {
         match self.scope.resolve(name) {
-            Some(Resolved::Value { up, place }) => self
-                .computed_property(up, &place, &steps)
-                .unwrap_or(Expr::Path { up, steps }),
+            Some(Resolved::Value { up, place }) => self.value_path(up, &place, steps),
             Some(Resolved::Grouped { up, source }) => {
                 let text = path_text(name, &steps);
                 self.grouped_path(up, source, &steps, span, &text)
@@ -263,6 +266,12 @@ impl Compiler<'_> {
         }
     }
 
+    /// Along the steps from the value bound `up` frames above, which comes from `place`.
+    pub fn value_path(&mut self, up: usize, place: &Place, steps: Vec<Step>) -> Expr {
+        self.computed_property(up, place, &steps)
+            .unwrap_or(Expr::Path { up, steps })
+    }
+
     /// The expression behind a computed property, when that is what the path names.
     fn computed_property(&mut self, up: usize, place: &Place, steps: &[Step]) -> Option<Expr> {
         let (Step::Name(name), rest) = steps.split_first()? else {
@@ -276,13 +285,10 @@ impl Compiler<'_> {
             .computed
             .iter()
             .find(|property| property.name == *name)?;
-        let SelectList::Value(body) = &property.query.list else {
-            return None;
-        };
-        let alias = property.query.from.as_ref()?.sources.first()?.binding()?.to_owned();
+        let (alias, body) = value_of(&property.query)?;
         let scope = self.scope.clone();
         for (distance, slot) in self.scope.slots.iter_mut().rev().enumerate() {
-            let name = (distance == up).then(|| alias.clone());
+            let name = (distance == up).then(|| alias.to_owned());
             *slot = Slot::Value {
                 name,
                 place: place.clone(),
@@ -316,11 +322,10 @@ impl Compiler<'_> {
                     None => Place::Computed,
                 }
             }
-            ExprKind::Object(members) => Place::Constructed(
+            ExprKind::Object(members) => Place::constructed(
                 members
                     .iter()
-                    .map(|(name, value)| (name.text.clone(), self.place_of(value)))
-                    .collect(),
+                    .map(|(name, value)| (name.text.clone(), self.place_of(value))),
             ),
             _ => Place::Computed,
         }

@@ -8,7 +8,7 @@ use super::order::Ordering;
 use super::scope::{GroupScope, Slot};
 use crate::functions::{AggregateKind, Kind, find};
 use crate::parse::Span;
-use crate::parse::ast::{self, ExprKind, SelectList, Statement};
+use crate::parse::ast::{self, ExprKind, OrderBy, SelectList, Statement};
 
 impl Compiler<'_> {
     pub fn is_grouped(&self, statement: &Statement) -> bool {
@@ -16,7 +16,12 @@ impl Compiler<'_> {
     }
 
     /// Replaces the source frames above `n_outer` by a group, and compiles the select list over it.
-    pub fn grouped(&mut self, statement: &Statement, n_outer: usize) -> (Option<Grouping>, Expr, Ordering) {
+    pub fn grouped(
+        &mut self,
+        statement: &Statement,
+        order_by: Option<&OrderBy>,
+        n_outer: usize,
+    ) -> (Option<Grouping>, Expr, Ordering) {
         let keys = self.exprs(&statement.group_by);
         let key_kinds = statement.group_by.iter().map(|key| discriminant(&key.kind)).collect();
         let sources = self.scope.slots.split_off(n_outer);
@@ -30,7 +35,7 @@ impl Compiler<'_> {
             key_kinds,
         })));
         let output = self.output(statement);
-        let ordering = self.group_ordering(statement);
+        let ordering = order_by.map_or(Ordering::None, |order_by| self.group_ordering(order_by));
         let Some(Slot::Group(group)) = self.scope.slots.pop() else {
             unreachable!("compiling the select list leaves the frames as they were");
         };
@@ -39,8 +44,12 @@ impl Compiler<'_> {
 
     /// Runs `compile` with the grouped sources in place of the group.
     fn before_grouping<T>(&mut self, compile: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        let Some(Slot::Group(group)) = self.scope.slots.pop() else {
-            return None;
+        let group = match self.scope.slots.pop()? {
+            Slot::Group(group) => group,
+            other => {
+                self.scope.slots.push(other);
+                return None;
+            }
         };
         let n_outer = self.scope.slots.len();
         self.scope.slots.extend(group.sources.iter().cloned());

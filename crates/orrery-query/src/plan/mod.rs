@@ -10,6 +10,7 @@ mod expr;
 mod expressions;
 pub mod fan_out;
 mod grouping;
+mod levels;
 mod limits;
 mod needs;
 mod order;

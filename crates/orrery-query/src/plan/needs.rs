@@ -4,6 +4,7 @@
 //! What it cannot follow it takes as a whole, so that nothing needed is ever left out.
 
 use orrery_model::json::{PathPart, Wanted};
+use orrery_model::limits::NESTING_LEVELS_MAX;
 
 use super::expr::{Block, Collection, Expr, Source, Step};
 use super::{Input, Ordering, Plan, Score};
@@ -100,6 +101,8 @@ impl Survey {
             };
             let place = place.map(|mut path| {
                 path.extend(source.iterate.then_some(PathPart::Element));
+                // One step more than any item has levels: however the path goes on, nothing is there.
+                path.truncate(NESTING_LEVELS_MAX + 1);
                 self.wanted.add(&path, false);
                 path
             });

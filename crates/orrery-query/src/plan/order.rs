@@ -4,9 +4,11 @@ use orrery_model::container::index_rules::IndexRules;
 
 use super::compiler::Compiler;
 use super::expr::{Expr, Step};
+use super::grouping::has_aggregate;
 use super::rank::{Ranking, Score};
 use super::scope::Place;
-use crate::definition::{CompositeIndex, ComputedProperty};
+use crate::computed::ComputedProperty;
+use crate::definition::CompositeIndex;
 use crate::error::QueryError;
 use crate::functions::vector::Distance;
 use crate::parse::ast::{self, Direction, ExprKind, OrderBy, Statement};
@@ -59,27 +61,44 @@ impl Ordering {
 
 impl Compiler<'_> {
     /// The ordering of a statement that is not grouped.
-    pub fn ordering(&mut self, statement: &Statement) -> Ordering {
-        let Some(order_by) = &statement.order_by else {
-            return Ordering::None;
-        };
+    pub fn ordering(&mut self, statement: &Statement, order_by: &OrderBy) -> Ordering {
         if order_by.rank {
             return self.ranking(statement, order_by);
         }
-        let places: Vec<Place> = order_by.keys.iter().map(|key| self.order_place(key)).collect();
         if self.is_grouped(statement) {
+            for key in &order_by.keys {
+                self.check_group_order(key, &statement.group_by);
+            }
             return Ordering::None;
         }
+        let places: Vec<Place> = order_by.keys.iter().map(|key| self.order_place(key)).collect();
         self.check_indexes(order_by, &places);
         let keys = order_by.keys.iter().map(|key| self.sort_key(key)).collect();
         Ordering::Keys(keys)
     }
 
+    /// What groups are sorted by is a path of their items or a key of theirs. It is looked at as the sources see it, so that
+    /// mistakes in it are found even where it cannot be seen any more after grouping.
+    fn check_group_order(&mut self, key: &ast::OrderKey, group_by: &[ast::Expr]) {
+        if has_aggregate(&key.expr) {
+            // Partitions answer with parts of a group: only who puts them together knows the aggregate.
+            self.refuse_order();
+            return;
+        }
+        let (place, n_before) = (self.order_place_of(key), self.n_problems());
+        let expr = self.expr(&key.expr);
+        let is_mistaken = self.n_problems() > n_before;
+        if is_mistaken || place.is_path() || is_similarity_call(&key.expr) {
+            return;
+        }
+        let is_key = self.quietly(|compiler| compiler.exprs(group_by).contains(&expr));
+        if is_key != Some(true) {
+            self.refuse_order();
+        }
+    }
+
     /// The ordering of groups, as far as the keys can still be seen.
-    pub fn group_ordering(&mut self, statement: &Statement) -> Ordering {
-        let Some(order_by) = &statement.order_by else {
-            return Ordering::None;
-        };
+    pub fn group_ordering(&mut self, order_by: &OrderBy) -> Ordering {
         let keys = self.quietly(|compiler| order_by.keys.iter().map(|key| compiler.sort_key(key)).collect());
         keys.map_or(Ordering::None, Ordering::Keys)
     }
@@ -95,26 +114,35 @@ impl Compiler<'_> {
 
     /// Where a key stands in the item. Everything but paths and similarity is refused.
     fn order_place(&mut self, key: &ast::OrderKey) -> Place {
-        if let ExprKind::Call { name, udf: false, .. } = &key.expr.kind
-            && is_similarity(&name.text)
-        {
-            if key.direction.is_some() && name.text.eq_ignore_ascii_case("VECTORDISTANCE") {
-                self.refuse(QueryError::plain(
-                    "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
-                ));
-            }
-            return Place::Computed;
+        let place = self.order_place_of(key);
+        if place.is_path() || is_similarity_call(&key.expr) {
+            return place;
         }
-        let place = self.place_of(&key.expr);
-        let resolves = self.quietly(|compiler| compiler.expr(&key.expr)).is_some();
-        let is_path = !matches!(place, Place::Computed | Place::Constructed(_));
-        if resolves && !is_path {
-            self.refuse(QueryError::numbered(
-                2206,
-                "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.",
-            ));
+        if self.quietly(|compiler| compiler.expr(&key.expr)).is_some() {
+            self.refuse_order();
         }
         place
+    }
+
+    fn order_place_of(&mut self, key: &ast::OrderKey) -> Place {
+        if !is_similarity_call(&key.expr) {
+            return self.place_of(&key.expr);
+        }
+        let is_distance =
+            matches!(&key.expr.kind, ExprKind::Call { name, .. } if name.text.eq_ignore_ascii_case("VECTORDISTANCE"));
+        if key.direction.is_some() && is_distance {
+            self.refuse(QueryError::plain(
+                "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
+            ));
+        }
+        Place::Computed
+    }
+
+    fn refuse_order(&mut self) {
+        self.refuse(QueryError::numbered(
+            2206,
+            "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.",
+        ));
     }
 
     fn check_indexes(&mut self, order_by: &OrderBy, places: &[Place]) {
@@ -181,6 +209,10 @@ fn names(place: &Place) -> Option<Vec<String>> {
             Step::Element(_) | Step::Nowhere => None,
         })
         .collect()
+}
+
+fn is_similarity_call(expr: &ast::Expr) -> bool {
+    matches!(&expr.kind, ExprKind::Call { name, udf: false, .. } if is_similarity(&name.text))
 }
 
 /// Functions whose value may be sorted by.

@@ -1,6 +1,9 @@
 //! The frames an expression will see at run time, as far as planning knows them.
 
 use std::mem::Discriminant;
+use std::rc::Rc;
+
+use orrery_model::limits::NESTING_LEVELS_MAX;
 
 use super::expr::{Expr, Grouping, Step};
 use crate::parse::ast::ExprKind;
@@ -30,22 +33,54 @@ pub(super) enum Place {
     Document(Vec<Step>),
     /// Somewhere below an element of an array.
     Element,
-    /// Made by an object constructor, member by member.
-    Constructed(Vec<(String, Place)>),
+    Constructed(Constructed),
     Computed,
 }
 
+/// Made by an object constructor, member by member. Names that stand for such a value share what is known about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Constructed {
+    members: Rc<[(String, Place)]>,
+    n_levels: usize,
+}
+
+/// Objects within objects whose members are still told apart.
+const CONSTRUCTED_LEVELS_MAX: usize = 64;
+
 impl Place {
+    /// The place of an object that is made of these members.
+    pub fn constructed(members: impl Iterator<Item = (String, Place)>) -> Place {
+        let members: Rc<[(String, Place)]> = members.collect();
+        let n_levels = |place: &Place| match place {
+            Place::Constructed(inner) => inner.n_levels,
+            Place::Document(_) | Place::Element | Place::Computed => 0,
+        };
+        let n_levels = 1 + members.iter().map(|(_, place)| n_levels(place)).max().unwrap_or(0);
+        match n_levels <= CONSTRUCTED_LEVELS_MAX {
+            true => Place::Constructed(Constructed { members, n_levels }),
+            false => Place::Computed,
+        }
+    }
+
+    /// Whether this is a path of the item, through elements of arrays or not.
+    pub fn is_path(&self) -> bool {
+        matches!(self, Place::Document(_) | Place::Element)
+    }
+
     /// Where `steps` lead from here.
     pub fn follow(&self, steps: &[Step]) -> Place {
         match self {
-            Place::Document(path) => Place::Document([path.as_slice(), steps].concat()),
+            Place::Document(path) => {
+                // One step more than any item has levels: however the path goes on, nothing is there.
+                let n_steps = (NESTING_LEVELS_MAX + 1).saturating_sub(path.len()).min(steps.len());
+                Place::Document([path.as_slice(), &steps[..n_steps]].concat())
+            }
             Place::Element => Place::Element,
             Place::Computed => Place::Computed,
-            Place::Constructed(members) => match steps.split_first() {
+            Place::Constructed(constructed) => match steps.split_first() {
                 None => self.clone(),
                 Some((Step::Name(name), rest)) => {
-                    let member = members.iter().find(|(member, _)| member == name);
+                    let member = constructed.members.iter().find(|(member, _)| member == name);
                     member.map_or(Place::Computed, |(_, place)| place.follow(rest))
                 }
                 Some(_) => Place::Computed,

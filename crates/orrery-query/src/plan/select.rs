@@ -59,7 +59,7 @@ impl Compiler<'_> {
             SelectList::Value(expr) => self.place_of(expr),
             SelectList::Items(items) => {
                 let names = item_names(items).into_iter().map(|(name, _)| name);
-                Place::Constructed(names.zip(items.iter().map(|item| self.place_of(&item.expr))).collect())
+                Place::constructed(names.zip(items.iter().map(|item| self.place_of(&item.expr))))
             }
         }
     }

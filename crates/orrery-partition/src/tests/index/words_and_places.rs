@@ -182,7 +182,7 @@ proptest! {
         let order = if sorted { " ORDER BY c.a DESC" } else { "" };
         let query = format!("SELECT VALUE c.id FROM c WHERE {filter}{order}");
         let parsed = Query::parse(&query).unwrap();
-        let definition = Definition::of_container(bench.definition.fields()).unwrap();
+        let definition = Definition::of_container(bench.definition.fields());
         let plan = orrery_query::plan::plan(&parsed, &definition, &Parameters::none()).unwrap();
         let ranges = vec![EpkRange::full()];
         let paging = Paging { bench: &bench, plan: &plan, ranges: &ranges, rows_max };

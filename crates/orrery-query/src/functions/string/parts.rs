@@ -60,20 +60,20 @@ fn concat(arguments: &Arguments<'_>) -> Option<Value> {
 
 fn left(arguments: &Arguments<'_>) -> Option<Value> {
     let text = arguments.string(0)?;
-    let n = usize::try_from(arguments.integer(1)?).unwrap_or(0);
+    let n = usize::try_from(arguments.extent(1)?).unwrap_or(0);
     string(substring(text, 0, n))
 }
 
 fn right(arguments: &Arguments<'_>) -> Option<Value> {
     let text = arguments.string(0)?;
-    let n = usize::try_from(arguments.integer(1)?).unwrap_or(0);
+    let n = usize::try_from(arguments.extent(1)?).unwrap_or(0);
     let n_units = length(text);
     string(substring(text, n_units.saturating_sub(n), n_units))
 }
 
 fn substring_of(arguments: &Arguments<'_>) -> Option<Value> {
     let text = arguments.string(0)?;
-    let (start, n) = (arguments.integer(1)?, arguments.integer(2)?);
+    let (start, n) = (arguments.extent(1)?, arguments.extent(2)?);
     match (usize::try_from(start), usize::try_from(n)) {
         (Ok(start), Ok(n)) => string(substring(text, start, start.saturating_add(n))),
         _ => string(""),

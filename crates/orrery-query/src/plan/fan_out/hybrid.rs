@@ -8,7 +8,7 @@ use super::info::{HybridSearchInfo, QueryInfo};
 use super::rewrite::{
     and, array, call, count, expr, item, item_array, object, payload, resumable_filter, rid_of, verbatim, window,
 };
-use crate::error::Result;
+use crate::error::{QueryError, Result};
 use crate::parameters::Parameters;
 use crate::parse::Span;
 use crate::parse::ast::{
@@ -16,6 +16,7 @@ use crate::parse::ast::{
 };
 use crate::parse::{print, print_expr};
 use crate::plan::Plan;
+use crate::plan::grouping::list_has_aggregate;
 use crate::plan::rank::{RankClause, RankScore};
 
 /// A component asks for at least this many rows.
@@ -36,6 +37,11 @@ pub(super) fn build(statement: &Statement, plan: &Plan, parameters: &Parameters,
     let Some(clause) = order_by.and_then(|order_by| RankClause::read(order_by).ok()) else {
         return Ok(Built::default());
     };
+    if !statement.group_by.is_empty() || list_has_aggregate(&statement.list) {
+        return Err(QueryError::plain(
+            "Aggregates and the GROUP BY clause are not supported together with the ORDER BY RANK clause.",
+        ));
+    }
     let components = components(&clause, parameters);
     let skips_rewrite = features.has(Feature::HybridSearchSkipOrderByRewrite);
     let infos = components.iter().map(|component| {
