@@ -17,6 +17,7 @@ use orrery_partition::decide::{Context, decide};
 use orrery_partition::draft::{Identity, ItemDraft};
 use orrery_partition::overlay::Overlay;
 use orrery_partition::project::{Projector, project};
+use orrery_partition::quota::FullKeys;
 use orrery_partition::storage::{Log, Role, Snapshot, Staged, StorageError, Store};
 use orrery_storage::{EmbeddedSettings, EmbeddedStore};
 
@@ -332,6 +333,7 @@ impl Core {
                 partition: PartitionId(self.id.0 as u32),
                 identity: &identity,
                 definition: &definition,
+                full: &FullKeys::default(),
             };
             let operations = match decide(&overlay, command, &context) {
                 Ok(decision) if !decision.operations.is_empty() => decision.operations,
