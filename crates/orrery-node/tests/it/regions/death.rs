@@ -18,7 +18,7 @@ struct Disks {
 }
 
 impl Disks {
-    fn new() -> Vec<Arc<SharedStore>> {
+    fn of_all_regions() -> Vec<Arc<SharedStore>> {
         (0..3).map(|_| SharedStore::new(MemoryStore::new())).collect()
     }
 
@@ -49,7 +49,7 @@ impl Sites for Disks {
 
 /// Regions that can be killed, with a container in all of them.
 async fn mortal(consistency: Consistency) -> Regions {
-    mortal_on(Disks::new(), 0, consistency).await
+    mortal_on(Disks::of_all_regions(), 0, consistency).await
 }
 
 /// The same for one of the accounts that share disks.
@@ -179,7 +179,7 @@ async fn a_killed_write_region_is_taken_over_from_without_anybodys_doing() {
 
 #[tokio::test]
 async fn a_region_of_one_account_is_killed_and_lives_again_on_a_disk_that_other_accounts_go_on_using() {
-    let disks = Disks::new();
+    let disks = Disks::of_all_regions();
     let killed = mortal_on(disks.clone(), 0, Consistency::Session).await;
     let other = mortal_on(disks, 1, Consistency::Session).await;
     fill(&killed.writer(), 0..10).await;
