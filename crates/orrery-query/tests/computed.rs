@@ -1,5 +1,7 @@
 //! Computed properties are checked where a container is defined; one that is not valid is as if it were not there.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
+
 use orrery_model::Value;
 use orrery_model::json::{Object, parse_value};
 use orrery_query::plan::plan;
