@@ -1,6 +1,8 @@
 //! Statements made to be deep, long or costly to plan: each is answered or refused, on the stack that a server's threads have,
 //! and soon. An overflow of the stack would end this process.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where by panicking")]
+
 use std::time::{Duration, Instant};
 
 use orrery_model::json::parse_value;
