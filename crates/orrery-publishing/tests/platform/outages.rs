@@ -203,3 +203,42 @@ async fn a_reader_whose_region_lacks_the_article_gets_it_from_where_it_was_writt
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_answers_with_what_it_has_after_somebody_read_where_it_was_written() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, europe, _] = world.databases();
+    let publish = async |title: &str| {
+        let published = usa.publish_article("ann", draft("sports", title), None).await;
+        published.unwrap().article.id
+    };
+    let old = publish("Old").await;
+    usa.write_review(&old, "bob", "Fine.", 4).await.unwrap();
+    until("Europe has both", async || {
+        let page = europe.read_reviews(&old, &PageRequest::default()).await.unwrap();
+        europe.read_article(&old, None).await.is_ok() && page.items.len() == 1
+    })
+    .await;
+    world.servers[0].cut("West US", true);
+    // Articles that Europe lacks are read over the ocean, and so is one that nobody has.
+    let new = publish("New").await;
+    assert_eq!(europe.read_article(&new, None).await.unwrap().title, "New");
+    let unknown = europe.read_article("usa.unknown", None).await;
+    assert!(matches!(unknown, Err(PublishError::NotFound)), "{unknown:?}");
+    let served = async || {
+        let page = europe.read_reviews(&old, &PageRequest::default()).await.unwrap();
+        let answer = page.accounts.iter().find(|answer| answer.account == "usa").unwrap();
+        (page.items.len(), page.missing.clone(), answer.region.clone())
+    };
+    assert_eq!(served().await, (1, Vec::new(), Some("North Europe".to_owned())));
+
+    world.servers[0].administer(
+        "POST",
+        "/_orrery/v1/regions/West%20US/stop",
+        &json!({"mode": "unavailable"}),
+    );
+    assert_eq!(europe.read_article(&old, None).await.unwrap().title, "Old");
+    assert_eq!(served().await, (1, Vec::new(), Some("North Europe".to_owned())));
+    let unknown = europe.read_article(&new, None).await;
+    assert!(matches!(&unknown, Err(PublishError::Unknown(accounts)) if accounts == &["usa"]), "{unknown:?}");
+}
