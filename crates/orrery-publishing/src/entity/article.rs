@@ -14,7 +14,7 @@ const TAGS_MAX: usize = 16;
 /// What an author or a reader gave that cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntityError {
-    #[error("a user id has 1 to {USER_BYTES_MAX} bytes without control characters and `#`")]
+    #[error("a user id has 1 to {USER_BYTES_MAX} bytes without control characters, `#` and blanks at its ends")]
     User,
     #[error("a category has 1 to {NAME_BYTES_MAX} bytes without control characters and `#`")]
     Category,
@@ -31,7 +31,9 @@ pub enum EntityError {
         super::review::TEXT_BYTES_MAX
     )]
     ReviewText,
-    #[error("an article's id has 1 to 255 bytes without control characters, slashes, `?` and `#`")]
+    #[error(
+        "an article's id has 1 to 255 bytes without control characters, slashes, `?` and `#`, and is not `.` or `..`"
+    )]
     ArticleId,
 }
 
@@ -192,7 +194,8 @@ pub(super) fn is_text(text: &str) -> bool {
 /// Checks an article's id as it comes from outside: it may be of another maker, but must be able to stand in a path.
 pub(crate) fn check_article_id(id: &str) -> Result<(), EntityError> {
     let is_bad = |char: char| char.is_control() || matches!(char, '/' | '\\' | '?' | '#');
-    if id.is_empty() || id.len() > 255 || id.contains(is_bad) {
+    // Clients take the last two for other places in the path.
+    if id.is_empty() || id.len() > 255 || id.contains(is_bad) || id == "." || id == ".." {
         return Err(EntityError::ArticleId);
     }
     Ok(())
