@@ -219,18 +219,24 @@ fn same_attempt(stored: Article, wanted: &Article) -> Result<Published, PublishE
 
 /// Reads what an account owns: nearby, and if it is not there, where it was written.
 async fn read_owned(account: &AccountClient, id: &str, token: Option<&str>) -> Result<Article, CallError> {
-    let near = token.map_or(ReadAt::Near, ReadAt::NotBefore);
-    let read = match account.read::<Article>(id, id, near).await {
-        // A token of a container that was made anew, or one from a stranger, must not make an article unreadable.
-        Err(error) if token.is_some() && error.kind == CallKind::Refused => account.read(id, id, ReadAt::Near).await,
-        read => read,
+    let Some(token) = token else {
+        return match account.read(id, id, ReadAt::Near).await {
+            Err(error) if matches!(error.kind, CallKind::NotFound | CallKind::Behind) => {
+                account.read(id, id, ReadAt::WriteRegion).await.map(with_etag)
+            }
+            read => read.map(with_etag),
+        };
     };
-    match read {
-        Ok(seen) => Ok(with_etag(seen)),
-        Err(error) if matches!(error.kind, CallKind::NotFound | CallKind::Behind) => {
-            account.read(id, id, ReadAt::WriteRegion).await.map(with_etag)
+    if let Ok(seen) = account.read(id, id, ReadAt::NotBefore(token)).await {
+        return Ok(with_etag(seen));
+    }
+    // A token of a container that was made anew, or one from a stranger, must not make an article unreadable.
+    match account.read(id, id, ReadAt::WriteRegion).await {
+        Err(unknown) if unknown.kind != CallKind::NotFound => {
+            let near = account.read(id, id, ReadAt::Near).await;
+            near.map(with_etag).map_err(|_| unknown)
         }
-        Err(error) => Err(error),
+        read => read.map(with_etag),
     }
 }
 
