@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Entity, Ordered, USER_BYTES_MAX, check_user};
 use crate::filter::{Filter, NAME_BYTES_MAX};
+use crate::ids;
 
 const TITLE_BYTES_MAX: usize = 1024;
 /// Well below the service's 2 MB per item, with room for the rest of the document.
@@ -76,6 +77,9 @@ pub struct Article {
     /// 1 when published, one more with every change.
     pub revision: u64,
     pub changed_at: u64,
+    /// Stands for the text it was published with, if its author named the attempt: edits do not make it another attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_text: Option<String>,
     #[serde(rename = "_etag", default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
@@ -97,8 +101,17 @@ impl Article {
             state: ArticleState::Published,
             revision: 1,
             changed_at: now_ms,
+            first_text: None,
             etag: None,
         })
+    }
+
+    /// The same article, which remembers its text whatever it is edited to.
+    pub fn with_first_text(self) -> Article {
+        Article {
+            first_text: Some(ids::text_id(&self.category, &self.title, &self.body, &self.tags)),
+            ..self
+        }
     }
 
     /// The next version with another text.
