@@ -20,14 +20,24 @@ pub fn allow(settings: &PlatformSettings, request: &HeaderMap, answer: &mut Head
     let Some(origin) = request.get(ORIGIN) else {
         return;
     };
-    let text = origin.to_str().unwrap_or_default();
-    if settings.origins.iter().any(|known| known == text) || (settings.development && is_of_this_machine(text)) {
+    if is_known(settings, origin) {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         answer.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
         answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
         answer.insert(ACCESS_CONTROL_MAX_AGE, KEEP);
     }
+}
+
+/// The request comes from a page that may not call the service. A browser sends it all the same, and only keeps the answer to
+/// itself; so what a request without a token can change must ask first.
+pub fn is_foreign(settings: &PlatformSettings, request: &HeaderMap) -> bool {
+    request.get(ORIGIN).is_some_and(|origin| !is_known(settings, origin))
+}
+
+fn is_known(settings: &PlatformSettings, origin: &HeaderValue) -> bool {
+    let text = origin.to_str().unwrap_or_default();
+    settings.origins.iter().any(|known| known == text) || (settings.development && is_of_this_machine(text))
 }
 
 fn is_of_this_machine(origin: &str) -> bool {

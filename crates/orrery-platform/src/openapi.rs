@@ -35,6 +35,20 @@ mod tests {
     }
 
     #[test]
+    fn every_route_says_how_it_refuses_strangers_the_hasty_and_ids_that_are_none() {
+        let document = document();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            let is_always_answered = ["/healthz", "/readyz", "/metrics"].contains(&path.as_str());
+            for (method, described) in methods.as_object().unwrap() {
+                let says = |status: &str| described["responses"].get(status).is_some();
+                assert!(is_always_answered || (says("401") && says("429")), "{method} {path}");
+                assert!(!path.contains("/articles/{id}") || says("400"), "{method} {path}");
+                assert!(described.get("requestBody").is_none() || says("413"), "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
     fn every_reference_leads_somewhere() {
         fn references(value: &Value, found: &mut Vec<String>) {
             match value {

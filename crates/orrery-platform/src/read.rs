@@ -74,8 +74,10 @@ pub fn bearer(parts: &Parts, is_stream: bool) -> Result<Option<String>, Failure>
         .headers
         .get(http::header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    let token = header.and_then(|text| text.strip_prefix("Bearer ")).map(str::to_owned);
-    match token {
+    // Names of schemes are the same in any case.
+    let scheme = header.and_then(|text| text.split_once(' '));
+    let token = scheme.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match token.map(|(_, token)| token.trim_start().to_owned()) {
         None if is_stream => parameter(parts, "access_token"),
         token => Ok(token),
     }

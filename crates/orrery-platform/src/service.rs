@@ -47,6 +47,8 @@ pub struct Platform {
     pub(crate) stopping: CancellationToken,
     is_ready: AtomicBool,
     is_closed: AtomicBool,
+    /// Ends what listens when the service closes.
+    closing: Mutex<CancellationToken>,
     limiter: Mutex<Limiter>,
     assets: Option<Arc<dyn Assets>>,
     extension: Option<Arc<dyn Extension>>,
@@ -84,13 +86,15 @@ impl Platform {
         roles: FanoutSettings,
         verifier: Arc<dyn TokenVerifier>,
     ) -> Platform {
+        let stopping = CancellationToken::new();
         Platform {
             fanout: Fanout::new(&database, roles).start(),
             hub: NotificationHub::start(&database, hub_poll()),
             metrics: Metrics::default(),
-            stopping: CancellationToken::new(),
             is_ready: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            closing: Mutex::new(stopping.child_token()),
+            stopping,
             limiter: Mutex::new(Limiter::new(settings.rate)),
             assets: None,
             extension: None,
@@ -127,9 +131,21 @@ impl Platform {
         &self.fanout
     }
 
-    /// Closes the service to everybody but the extension, as if the region were gone, or opens it again.
+    /// Closes the service to everybody but the extension, as if the region were gone, or opens it again. Streams end with it,
+    /// so that whoever listens notices and goes elsewhere.
     pub fn set_closed(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::Relaxed);
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_closed {
+            closing.cancel();
+        } else if closing.is_cancelled() {
+            *closing = self.stopping.child_token();
+        }
+    }
+
+    /// Cancelled when the service closes or stops.
+    pub(crate) fn closing(&self) -> CancellationToken {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Serves until `shutdown`, then lets what is under way finish and the role save its positions.
@@ -201,6 +217,11 @@ impl Platform {
             .as_ref()
             .filter(|extension| extension.owns(parts.uri.path()))
         {
+            if parts.method != Method::GET && cors::is_foreign(&self.settings, &parts.headers) {
+                let message = "pages of other origins may not change anything here";
+                let foreign = Failure::new(StatusCode::FORBIDDEN, "forbidden", message);
+                return ("extension", Err(foreign));
+            }
             let bytes = match read::bytes(body, self.settings.body_bytes_max).await {
                 Ok(bytes) => bytes,
                 Err(failure) => return ("extension", Err(failure)),

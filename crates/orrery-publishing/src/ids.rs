@@ -72,6 +72,13 @@ pub fn message_id(target: &str, about: &[&str]) -> String {
     hash_id("message", &parts)
 }
 
+/// The text of an article, to tell it from another one.
+pub fn text_id(category: &str, title: &str, body: &str, tags: &[String]) -> String {
+    let mut parts = vec![category, title, body];
+    parts.extend(tags.iter().map(String::as_str));
+    hash_id("text", &parts)
+}
+
 /// A short mark of a subject, for tokens that must not be used with another one.
 pub fn subject_mark(kind: &str, subject: &str) -> String {
     URL_SAFE_NO_PAD.encode(&hash(kind, &[subject])[..9])

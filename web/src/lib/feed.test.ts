@@ -54,6 +54,11 @@ describe('events of the stream', () => {
     expect(feed.items).toEqual([read]);
   });
 
+  test('a copy of what was read already does not make it unread', () => {
+    const read = withRead(withNotification(EMPTY_FEED, note('a', 1)), 'a', 7);
+    expect(withNotification(read, note('a', 1, 'asia')).items).toEqual([{ ...note('a', 1, 'asia'), readAt: 7 }]);
+  });
+
   test('equal times are ordered by id, whatever came first', () => {
     const one = withNotification(withNotification(EMPTY_FEED, note('a', 1)), note('b', 1));
     const other = withNotification(withNotification(EMPTY_FEED, note('b', 1)), note('a', 1));

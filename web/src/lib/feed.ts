@@ -59,7 +59,7 @@ export function withNextPage(feed: Feed, page: Page<Notification>): Feed {
 export function withNotification(feed: Feed, notification: Notification): Feed {
   return {
     ...feed,
-    items: ordered([...feed.items, notification]),
+    items: ordered([...feed.items, stillRead(feed)(notification)]),
     arrived: added(feed.arrived, notification.id),
     withdrawn: without(feed.withdrawn, notification.id),
   };
@@ -82,7 +82,7 @@ export function countUnread(feed: Feed): number {
   return feed.items.filter((item) => item.readAt === null).length;
 }
 
-/** What was read stays read: a replica that has not heard of it yet does not count. */
+/** What was read stays read: neither a replica that has not heard of it yet nor a copy in another account counts. */
 function stillRead(feed: Feed): (item: Notification) => Notification {
   const readAt = new Map(feed.items.map((item) => [item.id, item.readAt]));
   return (item) => ({ ...item, readAt: item.readAt ?? readAt.get(item.id) ?? null });

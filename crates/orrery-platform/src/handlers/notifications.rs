@@ -41,7 +41,7 @@ pub fn stream(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
         let full = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "too many are listening");
         return Err(full.later(10));
     }
-    let frames = frames(platform.hub.listen(user), platform.stopping.clone());
+    let frames = frames(platform.hub.listen(user), platform.closing());
     let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -49,20 +49,20 @@ pub fn stream(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// The events of one listener until it leaves or the service stops.
-fn frames(listener: Listener, stopping: CancellationToken) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
-    let begin = (Some(": listening\n\n".to_owned()), listener, stopping);
-    futures::stream::unfold(begin, |(first, mut listener, stopping)| async move {
+/// The events of one listener until it leaves or the service closes.
+fn frames(listener: Listener, closing: CancellationToken) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    let begin = (Some(": listening\n\n".to_owned()), listener, closing);
+    futures::stream::unfold(begin, |(first, mut listener, closing)| async move {
         let text = match first {
             Some(text) => text,
             // Waiting for an event loses none when it is dropped: the hub keeps them for this listener.
             None => tokio::select! {
-                () = stopping.cancelled() => return None,
+                () = closing.cancelled() => return None,
                 event = listener.next() => event_text(event?),
                 () = tokio::time::sleep(ALIVE) => ": alive\n\n".to_owned(),
             },
         };
-        Some((Ok(Frame::data(text.into())), (None, listener, stopping)))
+        Some((Ok(Frame::data(text.into())), (None, listener, closing)))
     })
 }
 

@@ -139,6 +139,13 @@ impl Events {
         }
     }
 
+    /// Waits until the stream ends, whatever it still brings.
+    pub async fn ended(mut self) {
+        while let Some(frame) = self.body.frame().await {
+            frame.unwrap();
+        }
+    }
+
     /// The data of the next event of a kind.
     pub async fn event(&mut self, kind: &str) -> Value {
         loop {

@@ -110,12 +110,51 @@ async fn requests_have_ids_and_pages_of_this_machine_may_call() {
         .send("GET", "/healthz", &[("origin", "https://example.org")], Vec::new())
         .await;
     assert_eq!(other.header("access-control-allow-origin"), "");
+    // The name of the scheme is the same in any case.
+    let ann = Client::named(world.ports[0], "ann").await;
+    let token = ann.token.unwrap_or_default();
+    for scheme in ["bearer", "BEARER", "Bearer"] {
+        let authorization = format!("{scheme} {token}");
+        let headers = [("authorization", authorization.as_str())];
+        let me = stranger.send("GET", "/v1/me", &headers, Vec::new()).await;
+        assert_eq!(me.body["user"], "ann", "{scheme}: {}", me.text);
+    }
     assert_eq!(stranger.get("/openapi.json").await.body["openapi"], "3.1.0");
     let metrics = stranger.get("/metrics").await.text;
     assert!(
         metrics.contains("orrery_platform_requests_total{route=\"health\",status=\"200\"}"),
         "{metrics}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_other_origins_pull_no_levers() {
+    let world = World::new().await;
+    let stranger = Client::stranger(world.ports[0]);
+    for (method, origin, status) in [
+        ("POST", Some("https://example.org"), StatusCode::FORBIDDEN),
+        ("PUT", Some("null"), StatusCode::FORBIDDEN),
+        ("GET", Some("https://example.org"), StatusCode::OK),
+        ("POST", Some("http://localhost:5173"), StatusCode::OK),
+        ("POST", None, StatusCode::OK),
+    ] {
+        let headers: Vec<(&str, &str)> = origin.map(|origin| ("origin", origin)).into_iter().collect();
+        let answer = stranger.send(method, "/v1/lever", &headers, Vec::new()).await;
+        assert_eq!(answer.status, status, "{method} from {origin:?}: {}", answer.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_a_region_end_when_it_closes_and_begin_again_when_it_opens() {
+    let world = World::new().await;
+    let ann = Client::named(world.ports[0], "ann").await;
+    let events = ann.listen().await;
+    world.platforms[0].set_closed(true);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), events.ended());
+    assert!(ended.await.is_ok(), "the stream stays open");
+    assert_eq!(ann.get("/v1/me").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    world.platforms[0].set_closed(false);
+    drop(ann.listen().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,15 +1,19 @@
 //! Two accounts as server processes, and the services of their regions within the test.
 
 use std::io::BufRead as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::request::Parts;
 use orrery_nats_server::{Cluster, Nodes};
 use orrery_platform::limit::Rate;
 use orrery_platform::token::DevelopmentTokens;
-use orrery_platform::{Platform, PlatformSettings, RegionUrl};
+use orrery_platform::{Extension, ExtensionAnswer, Platform, PlatformSettings, RegionUrl};
 use orrery_publishing::account::Scope;
 use orrery_publishing::fanout::FanoutSettings;
 use orrery_publishing::processor::{InstanceName, LeaseTiming, Poll};
@@ -95,6 +99,7 @@ fn orrery() -> &'static Path {
 pub struct World {
     /// Of the services, in the order of the regions.
     pub ports: [u16; 2],
+    pub platforms: Vec<Arc<Platform>>,
     databases: Vec<ContentPublishDatabase>,
     _servers: Vec<Server>,
     _stop: DropGuard,
@@ -149,7 +154,7 @@ impl World {
             listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
         }
         let ports = [0, 1].map(|index: usize| listeners[index].local_addr().unwrap().port());
-        let (stop, mut databases) = (CancellationToken::new(), Vec::new());
+        let (stop, mut databases, mut platforms) = (CancellationToken::new(), Vec::new(), Vec::new());
         for (region, listener) in REGIONS.into_iter().zip(listeners) {
             let settings = AccountSettings {
                 read_deadline: Duration::from_secs(3),
@@ -164,10 +169,13 @@ impl World {
                 roles(),
                 Arc::new(DevelopmentTokens::new(b"shared by all regions")),
             );
-            tokio::spawn(Arc::new(platform).serve(vec![listener], stop.clone().cancelled_owned()));
+            let platform = Arc::new(platform.with_extension(Arc::new(Lever)));
+            platforms.push(Arc::clone(&platform));
+            tokio::spawn(platform.serve(vec![listener], stop.clone().cancelled_owned()));
         }
         let world = World {
             ports,
+            platforms,
             databases,
             _servers: servers,
             _stop: stop.drop_guard(),
@@ -183,6 +191,19 @@ impl World {
             .await;
         }
         world
+    }
+}
+
+/// An extension that anybody on this machine can use without a token.
+struct Lever;
+
+impl Extension for Lever {
+    fn owns(&self, path: &str) -> bool {
+        path == "/v1/lever"
+    }
+
+    fn answer<'a>(&'a self, _: &'a Parts, _: Bytes, _: IpAddr) -> BoxFuture<'a, ExtensionAnswer> {
+        Box::pin(async { ExtensionAnswer::Json(http::StatusCode::OK, serde_json::json!({"pulled": true})) })
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::options::{
     AvailabilityStrategy, ConnectionPoolOptions, EndToEndOperationLatencyPolicy, HedgeThreshold, HedgingStrategy,
-    OperationOptions, Region,
+    OperationOptions, ReadConsistencyStrategy, Region,
 };
 use azure_data_cosmos::{AccountReference, CosmosError, CosmosRuntime, RoutingStrategy};
 use futures::FutureExt as _;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::AccountSettings;
 use crate::error::{CallError, CallKind, Cause};
-use crate::topology::AccountEntry;
+use crate::topology::{AccountEntry, normal_region};
 
 /// Each step of connecting. Outside the cloud the SDK looks for it for some seconds first.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -176,7 +176,17 @@ impl Dialer {
         // Longer than any deadline here: it ends what the SDK goes on with after nobody waits for it.
         options.end_to_end_latency_policy =
             threshold.map(|_| EndToEndOperationLatencyPolicy::new(self.settings.write_deadline));
+        // A client remembers the newest state it has heard of and asks every later read for it. Once it has written to another
+        // region, or read there, the replica here would be too old for everybody until it has caught up, and for good if that
+        // region is gone.
+        options.read_consistency_strategy = (!self.is_at_home()).then_some(ReadConsistencyStrategy::Eventual);
         options
+    }
+
+    /// The account takes its writes in the client's own region: whoever writes there can read there what was written.
+    fn is_at_home(&self) -> bool {
+        let own = self.preferred.first().map(|region| normal_region(region));
+        own == Some(normal_region(&self.entry.write_region))
     }
 
     async fn connect(&self) -> Result<Connected, CallError> {

@@ -2,7 +2,8 @@
 //! what it means.
 //!
 //! Reads go to the client's own region first and are hedged to the next one; writes go to the account's write region,
-//! wherever that is. Invariant: no call takes longer than its deadline, whatever the account does.
+//! wherever that is. Invariants: no call takes longer than its deadline, whatever the account does; a replica nearby answers
+//! with what it has, whatever this client has seen of the account in other regions, unless a call asks for more.
 
 mod batch;
 mod dial;
@@ -15,7 +16,9 @@ use azure_data_cosmos::clients::{ContainerClient, CosmosClient};
 use azure_data_cosmos::diagnostics::DiagnosticsContext;
 use azure_data_cosmos::feed::{FeedScope, Query};
 use azure_data_cosmos::models::ResponseHeaders;
-use azure_data_cosmos::options::{ItemReadOptions, ItemWriteOptions, Precondition};
+use azure_data_cosmos::options::{
+    ItemReadOptions, ItemWriteOptions, OperationOptions, Precondition, ReadConsistencyStrategy,
+};
 use azure_data_cosmos::{CosmosError, PartitionKey};
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
@@ -189,7 +192,14 @@ impl AccountClient {
     ) -> Result<Seen<T>, CallError> {
         let options = ItemReadOptions::default();
         let options = match token {
-            Some(token) => options.with_session_token(token.to_owned()),
+            Some(token) => {
+                // As the account has it: a token counts for nothing where any state will do.
+                let mut heeded = OperationOptions::default();
+                heeded.read_consistency_strategy = Some(ReadConsistencyStrategy::Default);
+                options
+                    .with_operation_options(heeded)
+                    .with_session_token(token.to_owned())
+            }
             None => options,
         };
         let call = container.read_item(PartitionKey::from(key.to_owned()), id, Some(options));

@@ -19,6 +19,8 @@ const LISTED: &str =
     "c.id, c.HomeAccount, c.CreatedAt, c.Author, c.Category, c.Tags, c.Title, c.State, c.Revision, c.ChangedAt";
 /// How long publishing looks for an earlier attempt in other accounts.
 const ELSEWHERE_DEADLINE: Duration = Duration::from_millis(500);
+/// The condition that every version meets, as `If-Match` has it.
+const ANY_VERSION: &str = "*";
 /// Attempts at a change without a condition, against others who change the same.
 const CHANGE_ATTEMPTS: usize = 5;
 
@@ -54,6 +56,9 @@ impl ContentPublishDatabase {
             None => ids::article_id(account.tag(), now, clock::chance()),
         };
         let mut article = Article::new(id, account.tag(), author, draft, now)?;
+        if attempt.is_some() {
+            article = article.with_first_text();
+        }
         if let Some(name) = attempt
             && let Some(stored) = self.attempted_elsewhere(author, name).await
         {
@@ -147,7 +152,7 @@ impl ContentPublishDatabase {
         self.read_list(&list, request, |_| false).await
     }
 
-    /// Changes the text of an article whose version the author has seen.
+    /// Changes the text of an article whose version the author has seen; `*` is whichever is there.
     pub async fn update_article(
         &self,
         editor: &str,
@@ -202,14 +207,18 @@ impl ContentPublishDatabase {
     }
 }
 
-/// What an attempt of the same name has made before. Later changes by the author do not make it another article.
+/// What an attempt of the same name has made before, if it had the same text then. Later changes by the author do not make it
+/// another article.
 fn same_attempt(stored: Article, wanted: &Article) -> Result<Published, PublishError> {
     let there = Article {
         id: stored.id.clone(),
         home_account: stored.home_account.clone(),
         ..wanted.clone()
     };
-    let is_ours = stored.is_same(&there) || (stored.revision > 1 && stored.author == wanted.author);
+    let is_ours = match &stored.first_text {
+        Some(first) => stored.author == wanted.author && wanted.first_text.as_ref() == Some(first),
+        None => stored.is_same(&there),
+    };
     let published = Published {
         article: stored,
         is_new: false,
@@ -219,18 +228,24 @@ fn same_attempt(stored: Article, wanted: &Article) -> Result<Published, PublishE
 
 /// Reads what an account owns: nearby, and if it is not there, where it was written.
 async fn read_owned(account: &AccountClient, id: &str, token: Option<&str>) -> Result<Article, CallError> {
-    let near = token.map_or(ReadAt::Near, ReadAt::NotBefore);
-    let read = match account.read::<Article>(id, id, near).await {
-        // A token of a container that was made anew, or one from a stranger, must not make an article unreadable.
-        Err(error) if token.is_some() && error.kind == CallKind::Refused => account.read(id, id, ReadAt::Near).await,
-        read => read,
+    let Some(token) = token else {
+        return match account.read(id, id, ReadAt::Near).await {
+            Err(error) if matches!(error.kind, CallKind::NotFound | CallKind::Behind) => {
+                account.read(id, id, ReadAt::WriteRegion).await.map(with_etag)
+            }
+            read => read.map(with_etag),
+        };
     };
-    match read {
-        Ok(seen) => Ok(with_etag(seen)),
-        Err(error) if matches!(error.kind, CallKind::NotFound | CallKind::Behind) => {
-            account.read(id, id, ReadAt::WriteRegion).await.map(with_etag)
+    if let Ok(seen) = account.read(id, id, ReadAt::NotBefore(token)).await {
+        return Ok(with_etag(seen));
+    }
+    // A token of a container that was made anew, or one from a stranger, must not make an article unreadable.
+    match account.read(id, id, ReadAt::WriteRegion).await {
+        Err(unknown) if unknown.kind != CallKind::NotFound => {
+            let near = account.read(id, id, ReadAt::Near).await;
+            near.map(with_etag).map_err(|_| unknown)
         }
-        Err(error) => Err(error),
+        read => read.map(with_etag),
     }
 }
 
@@ -251,6 +266,7 @@ pub(super) async fn apply_change(owner: &AccountClient, intent: &Intent) -> Resu
             Intent::Retract { article, editor, etag } => (article, editor, etag.as_ref()),
             other => unreachable!("only articles are changed here: {other:?}"),
         };
+        let condition = condition.filter(|etag| *etag != ANY_VERSION);
         // Its own region may be behind, and a version that is not the latest cannot be changed.
         let current = owner
             .read::<Article>(id, id, ReadAt::WriteRegion)

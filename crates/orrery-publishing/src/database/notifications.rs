@@ -48,47 +48,74 @@ impl ContentPublishDatabase {
             return Err(PublishError::NotFound);
         }
         let now = clock::now_ms();
-        let marked = join_all(
-            self.accounts
-                .iter()
-                .map(|account| mark_in(account, user, notification, now)),
-        )
-        .await;
-        let (mut first, mut silent) = (None, Vec::new());
-        for (account, result) in self.accounts.iter().zip(marked) {
-            match result {
-                Ok(read_at) => first = first.or(Some(read_at)),
-                Err(error) if error.kind == CallKind::NotFound => {}
-                Err(error) if error.kind == CallKind::Refused => return Err(error.into()),
-                Err(_) => silent.push(account.tag().to_owned()),
-            }
+        let mut marked = self.mark_everywhere(user, notification, now, ReadAt::Near).await?;
+        if marked.since.is_none() {
+            // Replicas nearby may not have it yet. Only now, since this asks every account far away.
+            marked = self
+                .mark_everywhere(user, notification, now, ReadAt::WriteRegion)
+                .await?;
         }
-        if let Some(read_at) = first {
-            return Ok(Applied::Now(read_at));
-        }
-        if silent.is_empty() {
-            return Err(PublishError::NotFound);
-        }
-        for target in &silent {
+        for target in &marked.silent {
             let intent = Intent::MarkRead {
                 user: user.to_owned(),
                 notification: notification.to_owned(),
                 at: now,
             };
-            self.enqueue(target, intent).await?;
+            match self.enqueue(target, intent).await {
+                // A copy that stays unread does not count beside the one that is marked.
+                Err(error) if marked.since.is_some() => {
+                    tracing::warn!(account = %target, %error, "a copy of a notification cannot be marked as read");
+                }
+                result => result?,
+            }
         }
-        Ok(Applied::Queued)
+        match marked.since {
+            Some(since) => Ok(Applied::Now(since)),
+            None if marked.silent.is_empty() => Err(PublishError::NotFound),
+            None => Ok(Applied::Queued),
+        }
+    }
+
+    async fn mark_everywhere(
+        &self,
+        user: &str,
+        notification: &str,
+        now_ms: u64,
+        at: ReadAt<'_>,
+    ) -> Result<Marked, PublishError> {
+        let accounts = self.accounts.iter();
+        let marks = accounts.map(|account| mark_in(account, user, notification, now_ms, at));
+        let mut marked = Marked::default();
+        for (account, result) in self.accounts.iter().zip(join_all(marks).await) {
+            match result {
+                Ok(since) => marked.since = marked.since.into_iter().chain([since]).min(),
+                Err(error) if error.kind == CallKind::NotFound => {}
+                Err(error) if error.kind == CallKind::Refused => return Err(error.into()),
+                Err(_) => marked.silent.push(account.tag().to_owned()),
+            }
+        }
+        Ok(marked)
     }
 }
 
-/// Marks it in one account, and says since when it is.
+/// What accounts made of a mark.
+#[derive(Debug, Default)]
+struct Marked {
+    /// Since when it is read, if somebody has it.
+    since: Option<u64>,
+    /// Who may have it and did not say.
+    silent: Vec<String>,
+}
+
+/// Marks it in one account, looked for in this place, and says since when it is.
 pub(super) async fn mark_in(
     account: &AccountClient,
     user: &str,
     notification: &str,
     now_ms: u64,
+    at: ReadAt<'_>,
 ) -> Result<u64, CallError> {
-    let mut read_at = ReadAt::Near;
+    let mut read_at = at;
     for _ in 0..MARK_ATTEMPTS {
         let stored: Seen<Notification> = account.read(user, notification, read_at).await?;
         if let Some(since) = stored.value.read_at {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ use super::articles::apply_change;
 use super::notifications::mark_in;
 use super::subscriptions::{Write, cancel_in};
 use super::{ContentPublishDatabase, insist};
-use crate::account::{AccountClient, Scope, Seen};
+use crate::account::{AccountClient, ReadAt, Scope, Seen};
 use crate::entity::{Draft, Entity};
 use crate::error::{CallKind, PublishError};
 use crate::filter::Filter;
@@ -163,7 +164,7 @@ impl ContentPublishDatabase {
             .iter()
             .filter(|account| account.tag() != self.local().tag())
         {
-            let messages = self.messages(target.tag(), false).await?;
+            let messages = self.messages(target.tag()).await?;
             // There may be more than are looked at in one round.
             is_empty &= messages.len() < ROUND;
             for message in messages {
@@ -195,7 +196,7 @@ impl ContentPublishDatabase {
         };
         let stored: Seen<Message> = self
             .local()
-            .read(&failed.partition_key(), &failed.id, crate::account::ReadAt::WriteRegion)
+            .read(&failed.partition_key(), &failed.id, ReadAt::WriteRegion)
             .await?;
         match self
             .local()
@@ -209,18 +210,31 @@ impl ContentPublishDatabase {
         }
     }
 
-    async fn messages(&self, target: &str, with_failed: bool) -> Result<Vec<Message>, PublishError> {
-        let condition = if with_failed {
-            ""
-        } else {
-            " AND NOT IS_DEFINED(c.Failed)"
-        };
-        let text = format!(
-            "SELECT TOP {ROUND} * FROM c WHERE c.PartitionKey = @key AND c.Type = @type{condition} ORDER BY c.CreatedAt"
-        );
+    /// What waits for an account, oldest first.
+    async fn messages(&self, target: &str) -> Result<Vec<Message>, PublishError> {
+        let select = format!("TOP {ROUND} *");
+        let which = "NOT IS_DEFINED(c.Failed) ORDER BY c.CreatedAt";
+        self.select_messages(&select, target, which).await
+    }
+
+    /// How many messages to an account can never be applied. Apart from what waits: they must not hide it.
+    async fn count_failed(&self, target: &str) -> Result<usize, PublishError> {
+        let counts = self
+            .select_messages::<usize>("VALUE COUNT(1)", target, "IS_DEFINED(c.Failed)")
+            .await?;
+        Ok(counts.into_iter().sum())
+    }
+
+    async fn select_messages<T: DeserializeOwned + Send + 'static>(
+        &self,
+        select: &str,
+        target: &str,
+        which: &str,
+    ) -> Result<Vec<T>, PublishError> {
+        let text = format!("SELECT {select} FROM c WHERE c.PartitionKey = @key AND c.Type = @type AND {which}");
         let key = outbox_key(target);
         let parameters = [("@key", key.as_str().into()), ("@type", Message::TYPE.into())];
-        let found: Seen<Vec<Message>> = self.local().query(&text, &parameters, Scope::Key(&key)).await?;
+        let found: Seen<Vec<T>> = self.local().query(&text, &parameters, Scope::Key(&key)).await?;
         Ok(found.value)
     }
 
@@ -254,9 +268,8 @@ impl ContentPublishDatabase {
             .iter()
             .filter(|account| account.tag() != self.local().tag())
         {
-            let messages = self.messages(target.tag(), true).await?;
-            let (failed, waiting): (Vec<_>, Vec<_>) =
-                messages.into_iter().partition(|message| message.failed.is_some());
+            let waiting = self.messages(target.tag()).await?;
+            let failed = self.count_failed(target.tag()).await?;
             let oldest = waiting.iter().map(|message| message.created_at).min();
             let oldest_ms = oldest.map(|at| clock::now_ms().saturating_sub(at));
             let step = target
@@ -267,7 +280,7 @@ impl ContentPublishDatabase {
                 target: target.tag().to_owned(),
                 waiting: waiting.len(),
                 oldest_ms: oldest_ms.unwrap_or_default(),
-                failed: failed.len(),
+                failed,
                 alert: step != Step::Wait,
             });
         }
@@ -294,12 +307,14 @@ async fn fail_over<'a>(account: &'a AccountEntry, through: &dyn FailOver) -> Opt
 async fn apply(target: &AccountClient, intent: &Intent) -> Result<(), PublishError> {
     match intent {
         Intent::Cancel { user, filter, at } => Ok(cancel_in(target, user, filter, *at, Write::IfThere).await?),
-        Intent::MarkRead { user, notification, at } => match mark_in(target, user, notification, *at).await {
-            Ok(_) => Ok(()),
-            // It was never there, or is gone by now.
-            Err(error) if error.kind == CallKind::NotFound => Ok(()),
-            Err(error) => Err(error.into()),
-        },
+        Intent::MarkRead { user, notification, at } => {
+            match mark_in(target, user, notification, *at, ReadAt::WriteRegion).await {
+                Ok(_) => Ok(()),
+                // It was never there, or is gone by now.
+                Err(error) if error.kind == CallKind::NotFound => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
         Intent::Update { .. } | Intent::Retract { .. } => apply_change(target, intent).await.map(drop),
     }
 }

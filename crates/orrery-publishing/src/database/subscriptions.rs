@@ -1,6 +1,7 @@
 //! Subscriptions: made here, cancelled everywhere, listed from all accounts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -47,25 +48,29 @@ pub struct Unsubscribed {
 }
 
 impl ContentPublishDatabase {
-    /// Subscribes a user to a category, an author or a tag; see [`Filter`]. Subscribing twice is one subscription.
+    /// Subscribes a user to a category, an author or a tag; see [`Filter`]. Subscribing twice is one subscription, which counts
+    /// from the second time on: a cancellation of before may still be under way to this account.
     pub async fn create_subscription(&self, user: &str, filter: &str) -> Result<ActiveSubscription, PublishError> {
         check_user(user)?;
         let filter = Filter::parse(filter)?;
+        let since = after(clock::now_ms(), newest_of(&self.read_listings(user).await, &filter));
+        let since = self.subscribe_at(user, &filter, since).await?;
+        Ok(ActiveSubscription { filter, since })
+    }
+
+    /// Makes a subscription of the own account active, not before this time. Gives when.
+    async fn subscribe_at(&self, user: &str, filter: &Filter, mut at_ms: u64) -> Result<u64, PublishError> {
         let account = self.local();
-        let buckets = self.buckets(&filter).await?;
-        let listing = ids::listing_id(user, &filter.to_string());
-        let known = match account.read::<Listing>(user, &listing, ReadAt::Near).await {
-            Ok(seen) => Some(seen.value.changed_at),
-            Err(error) if error.kind == CallKind::NotFound => None,
-            Err(error) => return Err(error.into()),
-        };
-        let at = after(clock::now_ms(), known);
-        let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), at);
-        let written = write_newer(account, subscription, Write::Create).await?;
-        Ok(ActiveSubscription {
-            filter,
-            since: written.map_or(0, |subscription| subscription.changed_at),
-        })
+        let buckets = self.buckets(filter).await?;
+        for _ in 0..WRITE_ATTEMPTS {
+            let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), at_ms);
+            match write_newer(account, subscription, Write::Create).await? {
+                Some(stored) if stored.state == SubscriptionState::Cancelled => at_ms = stored.changed_at + 1,
+                Some(stored) => return Ok(stored.changed_at),
+                None => unreachable!("what is not there is made"),
+            }
+        }
+        Err(PublishError::Changed)
     }
 
     /// As [`ContentPublishDatabase::create_subscription`] for an author.
@@ -82,34 +87,43 @@ impl ContentPublishDatabase {
     pub async fn delete_subscription(&self, user: &str, filter: &str) -> Result<Unsubscribed, PublishError> {
         check_user(user)?;
         let filter = Filter::parse(filter)?;
-        let listings = self.read_listings(user).await;
-        let listings = listings.iter().flatten().flat_map(|seen| &seen.value);
-        let same = listings.filter(|listing| listing.subscription_filter == filter);
-        let now = after(clock::now_ms(), same.map(|listing| listing.changed_at).max());
+        let now = after(clock::now_ms(), newest_of(&self.read_listings(user).await, &filter));
         // Also where there was none: this is what hides notifications of other accounts until they know.
         cancel_in(self.local(), user, &filter, now, Write::Create).await?;
-        let others: Vec<_> = self
+        let others = self
             .accounts
             .iter()
-            .filter(|account| account.tag() != self.local().tag())
-            .collect();
-        let cancelled = others
-            .iter()
-            .map(|account| cancel_in(account, user, &filter, now, Write::IfThere));
+            .filter(|account| account.tag() != self.local().tag());
+        let queued = self.cancel_elsewhere(others, user, &filter, now).await?;
+        Ok(Unsubscribed { filter, queued })
+    }
+
+    /// Cancels a subscription in other accounts that have it. Gives those that could not be told yet.
+    async fn cancel_elsewhere(
+        &self,
+        others: impl Iterator<Item = &Arc<AccountClient>>,
+        user: &str,
+        filter: &Filter,
+        at_ms: u64,
+    ) -> Result<Vec<String>, PublishError> {
+        let cancelled = others.map(|account| async move {
+            let result = cancel_in(account, user, filter, at_ms, Write::IfThere).await;
+            (account.tag(), result)
+        });
         let mut queued = Vec::new();
-        for (account, result) in others.iter().zip(join_all(cancelled).await) {
+        for (tag, result) in join_all(cancelled).await {
             if let Err(error) = result {
                 tracing::debug!(%error, "a cancellation waits");
                 let intent = Intent::Cancel {
                     user: user.to_owned(),
                     filter: filter.clone(),
-                    at: now,
+                    at: at_ms,
                 };
-                self.enqueue(account.tag(), intent).await?;
-                queued.push(account.tag().to_owned());
+                self.enqueue(tag, intent).await?;
+                queued.push(tag.to_owned());
             }
         }
-        Ok(Unsubscribed { filter, queued })
+        Ok(queued)
     }
 
     /// What the user is subscribed to, over all accounts; and what each account said.
@@ -137,7 +151,7 @@ impl ContentPublishDatabase {
     }
 
     /// Takes subscriptions that the user made in other regions over into the own account, and cancels them there. Ids make
-    /// it safe to repeat.
+    /// it safe to repeat. Invariant: a subscription is in force somewhere at every moment, wherever this ends halfway.
     pub async fn migrate_subscriptions(&self, user: &str) -> Result<Vec<Filter>, PublishError> {
         check_user(user)?;
         let listings = self.read_listings(user).await;
@@ -154,25 +168,23 @@ impl ContentPublishDatabase {
         let states = Cancellations::new(listings.iter().flatten().flat_map(|seen| &seen.value));
         let mut moved = Vec::new();
         for (filter, _) in states.active() {
-            let holds = |index: usize| {
-                let listings = listings[index].iter().flat_map(|seen| &seen.value);
-                let mut ours = listings.filter(|listing| listing.subscription_filter == *filter);
-                ours.any(|listing| listing.state == SubscriptionState::Active)
-            };
-            let elsewhere: Vec<usize> = (0..self.accounts.len())
-                .filter(|index| *index != self.local && holds(*index))
-                .collect();
+            let mut elsewhere = Vec::new();
+            for (index, account) in self.accounts.iter().enumerate() {
+                let seen = listings[index].iter().flat_map(|seen| &seen.value);
+                let mut active = seen.filter(|listing| listing.state == SubscriptionState::Active);
+                let is_listed = active.any(|listing| listing.subscription_filter == *filter);
+                // The list may be of before it was taken over.
+                if index != self.local && is_listed && is_active_in(account, user, filter).await? {
+                    elsewhere.push(account);
+                }
+            }
             if elsewhere.is_empty() {
                 continue;
             }
-            let now = clock::now_ms();
-            for index in elsewhere {
-                cancel_in(&self.accounts[index], user, filter, now, Write::IfThere).await?;
-            }
-            // After the cancellation, so that the newest state is the active one.
-            let buckets = self.buckets(filter).await?;
-            let subscription = Subscription::new(user, filter.clone(), buckets, self.local().tag(), now + 1);
-            renew_in(self.local(), subscription).await?;
+            let at = after(clock::now_ms(), newest_of(&listings, filter));
+            // First and later than the cancellations: whatever becomes of them, the newest state is the active one.
+            self.subscribe_at(user, filter, at + 1).await?;
+            self.cancel_elsewhere(elsewhere.into_iter(), user, filter, at).await?;
             moved.push(filter.clone());
         }
         Ok(moved)
@@ -230,6 +242,26 @@ fn after(now_ms: u64, known: Option<u64>) -> u64 {
     known.map_or(now_ms, |known| now_ms.max(known + 1))
 }
 
+/// When a user's state of a filter last changed, as far as accounts have answered.
+fn newest_of(listings: &[Result<Seen<Vec<Listing>>, CallError>], filter: &Filter) -> Option<u64> {
+    let listings = listings.iter().flatten().flat_map(|seen| &seen.value);
+    let same = listings.filter(|listing| listing.subscription_filter == *filter);
+    same.map(|listing| listing.changed_at).max()
+}
+
+/// Whether a user's list in an account has the filter as active, where the account takes its writes.
+async fn is_active_in(account: &AccountClient, user: &str, filter: &Filter) -> Result<bool, PublishError> {
+    let id = ids::listing_id(user, &filter.to_string());
+    match account.read::<Listing>(user, &id, ReadAt::WriteRegion).await {
+        Ok(seen) => Ok(seen.value.state == SubscriptionState::Active),
+        Err(error) if error.kind == CallKind::NotFound => Ok(false),
+        Err(error) if error.kind == CallKind::Unreachable => {
+            Err(PublishError::Incomplete(vec![account.tag().to_owned()]))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// How many buckets a filter has in an account.
 pub(crate) async fn read_layout(account: &AccountClient, filter: &Filter) -> Result<u32, CallError> {
     match account
@@ -266,20 +298,6 @@ pub(super) async fn cancel_in(
         write_newer(account, cancelled, write).await?;
     }
     Ok(())
-}
-
-/// Makes a subscription's state the newest even if the state itself is not new.
-async fn renew_in(account: &AccountClient, subscription: Subscription) -> Result<(), CallError> {
-    let at = subscription.changed_at;
-    write_newer(account, subscription.clone(), Write::Create).await?;
-    write_listing(
-        account,
-        Listing {
-            changed_at: at,
-            ..Listing::of(&subscription)
-        },
-    )
-    .await
 }
 
 /// Writes a state unless a newer one is there, and the user's list after it. Gives what is stored then.

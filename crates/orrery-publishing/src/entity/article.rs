@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Entity, Ordered, USER_BYTES_MAX, check_user};
 use crate::filter::{Filter, NAME_BYTES_MAX};
+use crate::ids;
 
 const TITLE_BYTES_MAX: usize = 1024;
 /// Well below the service's 2 MB per item, with room for the rest of the document.
@@ -14,7 +15,7 @@ const TAGS_MAX: usize = 16;
 /// What an author or a reader gave that cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntityError {
-    #[error("a user id has 1 to {USER_BYTES_MAX} bytes without control characters and `#`")]
+    #[error("a user id has 1 to {USER_BYTES_MAX} bytes without control characters, `#` and blanks at its ends")]
     User,
     #[error("a category has 1 to {NAME_BYTES_MAX} bytes without control characters and `#`")]
     Category,
@@ -31,7 +32,9 @@ pub enum EntityError {
         super::review::TEXT_BYTES_MAX
     )]
     ReviewText,
-    #[error("an article's id has 1 to 255 bytes without control characters, slashes, `?` and `#`")]
+    #[error(
+        "an article's id has 1 to 255 bytes without control characters, slashes, `?` and `#`, and is not `.` or `..`"
+    )]
     ArticleId,
 }
 
@@ -74,6 +77,9 @@ pub struct Article {
     /// 1 when published, one more with every change.
     pub revision: u64,
     pub changed_at: u64,
+    /// Stands for the text it was published with, if its author named the attempt: edits do not make it another attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_text: Option<String>,
     #[serde(rename = "_etag", default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
@@ -95,8 +101,17 @@ impl Article {
             state: ArticleState::Published,
             revision: 1,
             changed_at: now_ms,
+            first_text: None,
             etag: None,
         })
+    }
+
+    /// The same article, which remembers its text whatever it is edited to.
+    pub fn with_first_text(self) -> Article {
+        Article {
+            first_text: Some(ids::text_id(&self.category, &self.title, &self.body, &self.tags)),
+            ..self
+        }
     }
 
     /// The next version with another text.
@@ -192,7 +207,8 @@ pub(super) fn is_text(text: &str) -> bool {
 /// Checks an article's id as it comes from outside: it may be of another maker, but must be able to stand in a path.
 pub(crate) fn check_article_id(id: &str) -> Result<(), EntityError> {
     let is_bad = |char: char| char.is_control() || matches!(char, '/' | '\\' | '?' | '#');
-    if id.is_empty() || id.len() > 255 || id.contains(is_bad) {
+    // Clients take the last two for other places in the path.
+    if id.is_empty() || id.len() > 255 || id.contains(is_bad) || id == "." || id == ".." {
         return Err(EntityError::ArticleId);
     }
     Ok(())

@@ -71,6 +71,15 @@ pub trait Ordered: Entity {
     fn sort_key(&self) -> String {
         sort_key(self.ordered_at(), self.id())
     }
+
+    /// This document and its copy in another account as one, after its user moved: the earlier one is the original.
+    fn united(self, copy: Self) -> Self {
+        if copy.created_at() < self.created_at() {
+            copy
+        } else {
+            self
+        }
+    }
 }
 
 /// A text whose ascending order is newest first. One member with one index replaces an order by two, and no two documents of
@@ -84,9 +93,11 @@ pub fn check_user(user: &str) -> Result<(), EntityError> {
     if user.trim().is_empty() || user.len() > USER_BYTES_MAX || user.contains(char::is_control) {
         return Err(EntityError::User);
     }
-    // A user may also be subscribed to as an author.
-    Filter::parse(&format!("author:{user}")).map_err(|_| EntityError::User)?;
-    Ok(())
+    // A user may also be subscribed to as an author, under this name and no other.
+    match Filter::parse(&format!("author:{user}")) {
+        Ok(author) if author.name() == user => Ok(()),
+        _ => Err(EntityError::User),
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +183,18 @@ mod tests {
         assert!(Review::new("a", "bob", "usa", "One.\r\n\tTwo.", 3, 7).is_ok());
         assert_eq!(check_user(""), Err(EntityError::User));
         assert_eq!(check_user("a\u{0}"), Err(EntityError::User));
+        for another in [" ann", "ann ", "\u{a0}ann", "ann\u{2003}"] {
+            assert_eq!(
+                check_user(another),
+                Err(EntityError::User),
+                "{another:?} passes for ann"
+            );
+        }
+        assert!(check_user("ann of green gables").is_ok());
+        for nowhere in [".", ".."] {
+            assert_eq!(check_article_id(nowhere), Err(EntityError::ArticleId));
+        }
+        assert!(check_article_id("...").is_ok() && check_article_id(".a").is_ok());
         assert_eq!(check_user("ann@example.org"), Ok(()));
     }
 

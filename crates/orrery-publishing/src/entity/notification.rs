@@ -109,4 +109,11 @@ impl Ordered for Notification {
     fn created_at(&self) -> u64 {
         self.created_at
     }
+
+    /// Read once is read, whichever copy was marked.
+    fn united(self, copy: Notification) -> Notification {
+        let read_at = self.read_at.into_iter().chain(copy.read_at).min();
+        let original = if copy.created_at < self.created_at { copy } else { self };
+        Notification { read_at, ..original }
+    }
 }

@@ -57,8 +57,11 @@ impl Subscription {
     }
 
     /// What becomes of a stored subscription when this one is to be written: the later state wins, the first date stays.
+    /// Subscribing again counts from then on, or a cancellation of before that is still under way would win over it; cancelling
+    /// again does not, or what was raised between the two would be shown.
     pub fn over(self, stored: &Subscription) -> Option<Subscription> {
-        let is_news = self.changed_at > stored.changed_at && self.state != stored.state;
+        let is_said_again = self.state == SubscriptionState::Cancelled && stored.state == SubscriptionState::Cancelled;
+        let is_news = self.changed_at > stored.changed_at && !is_said_again;
         is_news.then_some(Subscription {
             created_at: stored.created_at,
             ..self
@@ -140,5 +143,28 @@ impl Entity for FilterLayout {
 
     fn computed(&self) -> Vec<(&'static str, Value)> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscribing_again_counts_from_then_on_and_cancelling_again_does_not() {
+        let at = |state, at_ms| {
+            let filter = Filter::parse("sports").unwrap();
+            Subscription::new("bob", filter, 0, "usa", at_ms).with_state(state, at_ms)
+        };
+        let (active, cancelled) = (SubscriptionState::Active, SubscriptionState::Cancelled);
+        let news = |new, old| at(new, 20).over(&at(old, 10));
+        assert_eq!(
+            news(active, active).map(|news| (news.created_at, news.changed_at)),
+            Some((10, 20))
+        );
+        assert!(news(cancelled, active).is_some() && news(active, cancelled).is_some());
+        assert_eq!(news(cancelled, cancelled), None);
+        // The later one wins in whatever order they arrive.
+        assert_eq!(at(cancelled, 10).over(&at(active, 20)), None);
     }
 }

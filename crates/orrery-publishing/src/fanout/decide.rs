@@ -1,8 +1,8 @@
 //! What a change of an article means for the subscribers of one account: pure, from the article, what is remembered of it and
 //! the time.
 //!
-//! A first version notifies. A later version does not notify again, because what is remembered says that it is done; and when
-//! nothing is remembered any more, the article is too old for it to be news. A retraction withdraws. Invariants: nobody is
+//! A first version notifies. A later version does not notify again, because what is remembered says that it is done, and adds
+//! its filters to that; and when nothing is remembered any more, the article is too old for it to be news. A retraction withdraws. Invariants: nobody is
 //! notified of one article twice; work that was cut short goes on where it stood, unless it is about other people now.
 
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct Progress {
     /// Everybody up to this user, in order, has been served.
     #[serde(default)]
     pub after_user: Option<String>,
-    /// Whose subscribers were or are being served.
+    /// Whose subscribers were or are being served, or may have asked for what was published before.
     pub filters: Vec<Filter>,
     /// How many there were, so far.
     #[serde(default)]
@@ -52,6 +52,8 @@ pub enum Decision {
     Notify(Work),
     /// Remove the notifications of everybody who may have one.
     Withdraw(Work),
+    /// Nobody is to be told, but others may come to hear of it by themselves: remember who, in case it is retracted.
+    Remember(Progress),
     Skip(Why),
 }
 
@@ -70,7 +72,7 @@ pub fn decide(article: &Article, progress: Option<&Progress>, now_ms: u64) -> De
         return withdraw(article, progress);
     }
     match progress {
-        Some(progress) if progress.phase != Phase::Notifying => Decision::Skip(Why::Done),
+        Some(progress) if progress.phase != Phase::Notifying => remember(article, progress),
         progress => {
             let is_old = now_ms.saturating_sub(article.created_at) > MEMORY_S * 1000;
             if is_old && progress.is_none() {
@@ -81,18 +83,36 @@ pub fn decide(article: &Article, progress: Option<&Progress>, now_ms: u64) -> De
     }
 }
 
+/// An edit notifies nobody, but new subscribers of its filters may ask for articles of before.
+fn remember(article: &Article, progress: &Progress) -> Decision {
+    let filters = all_filters(article, progress);
+    if progress.phase != Phase::Notified || filters.len() == progress.filters.len() {
+        return Decision::Skip(Why::Done);
+    }
+    Decision::Remember(Progress {
+        filters,
+        ..progress.clone()
+    })
+}
+
+/// The filters of this version and of those before, in order.
+fn all_filters(article: &Article, progress: &Progress) -> Vec<Filter> {
+    let mut filters = article.filters();
+    filters.extend(progress.filters.iter().cloned());
+    filters.sort();
+    filters.dedup();
+    filters
+}
+
 fn withdraw(article: &Article, progress: Option<&Progress>) -> Decision {
     match progress {
         None => Decision::Skip(Why::Unknown),
         Some(progress) if progress.phase == Phase::Withdrawn => Decision::Skip(Why::Done),
         Some(progress) => {
             // An edit may have moved the article to other subscribers after the first ones were told.
-            let mut filters = article.filters();
-            filters.extend(progress.filters.iter().cloned());
-            filters.sort();
-            filters.dedup();
             let is_begun = progress.phase == Phase::Withdrawing;
-            Decision::Withdraw(work(filters, Some(progress).filter(|_| is_begun)))
+            let begun = Some(progress).filter(|_| is_begun);
+            Decision::Withdraw(work(all_filters(article, progress), begun))
         }
     }
 }
@@ -178,7 +198,16 @@ mod tests {
             )
             .unwrap();
         let done = progress(Phase::Notified, None);
-        assert_eq!(decide(&edited, Some(&done), NOW + 9), Decision::Skip(Why::Done));
+        // Who subscribes to the new category with a look back is told of it, and has to hear of a retraction after the next edit.
+        let Decision::Remember(known) = decide(&edited, Some(&done), NOW + 9) else {
+            panic!("its filters are others now")
+        };
+        assert_eq!((known.phase, known.filters.len()), (Phase::Notified, 5));
+        assert_eq!(decide(&edited, Some(&known), NOW + 9), Decision::Skip(Why::Done));
+        let Decision::Withdraw(work) = decide(&article().retracted(NOW + 10), Some(&known), NOW + 10) else {
+            panic!("somebody was told")
+        };
+        assert_eq!(work.filters, known.filters);
         let later = NOW + MEMORY_S * 1000 + 1;
         assert_eq!(decide(&edited, None, later), Decision::Skip(Why::Old));
     }

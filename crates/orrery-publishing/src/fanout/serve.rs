@@ -110,6 +110,7 @@ impl Server {
                 tracing::debug!(article = %article.id, ?why, "nothing to fan out");
                 Ok(())
             }
+            Decision::Remember(progress) => self.save(&progress).await,
             Decision::Notify(work) => {
                 let (begun, done) = (Phase::Notifying, Phase::Notified);
                 let token = self.article_token(&article.id).await?;

@@ -84,10 +84,9 @@ impl<T: Ordered> Page<T> {
                 Next::Starving(lanes) => return lanes.into_iter().map(|lane| self.wanted(lane)).collect(),
                 Next::Rows { key, rows } => {
                     self.last = Some(key);
-                    // The same document in two accounts, after its user moved: the earlier one is the original.
                     let copies = rows.into_iter().map(|(_, row)| row);
-                    let first = copies.min_by_key(Ordered::created_at);
-                    self.items.extend(first.filter(|row| !is_hidden(row)));
+                    let one = copies.reduce(Ordered::united);
+                    self.items.extend(one.filter(|row| !is_hidden(row)));
                 }
             }
         }

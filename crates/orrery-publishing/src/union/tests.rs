@@ -98,6 +98,16 @@ fn a_copy_in_two_accounts_is_given_once_and_the_earlier_one_is_kept() {
 }
 
 #[test]
+fn a_copy_that_was_marked_as_read_makes_the_original_read() {
+    let (original, mut copy) = (notification("asia", 7, 1000), notification("usa", 7, 2000));
+    copy.read_at = Some(3000);
+    let world: World = [("asia".to_owned(), vec![original]), ("usa".to_owned(), vec![copy])].into();
+    let page = read(&world, &Continuation::default(), 10, 10, &[]);
+    let shown: Vec<_> = page.items.iter().map(|item| (item.created_at, item.read_at)).collect();
+    assert_eq!(shown, [(1000, Some(3000))]);
+}
+
+#[test]
 fn an_account_that_was_down_joins_later_without_repeating_what_was_given() {
     let mut world = world(&[("usa", &[2, 4, 6, 8]), ("europe", &[])]);
     // 8 and 6 also exist in the account that is down first.

@@ -168,3 +168,31 @@ async fn articles_are_listed_by_author_category_and_tag_over_all_accounts() {
         .await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_is_told_by_its_first_text_after_edits_and_any_version_can_be_changed_on_request() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, ..] = world.databases();
+    let publish = async |title: &str| {
+        usa.publish_article("ann", draft("sports", title), Some("attempt"))
+            .await
+    };
+    let article = publish("Snow").await.unwrap().article;
+    let edited = usa
+        .update_article("ann", &article.id, draft("sports", "Ice"), "*")
+        .await
+        .unwrap();
+    assert!(
+        matches!(&edited, Applied::Now(article) if article.revision == 2),
+        "{edited:?}"
+    );
+    let again = publish("Snow").await.unwrap();
+    assert_eq!((again.article.title.as_str(), again.is_new), ("Ice", false));
+    for other in ["Rain", "Ice"] {
+        let refused = publish(other).await;
+        assert!(matches!(refused, Err(PublishError::Exists)), "{other}: {refused:?}");
+    }
+    let retracted = usa.retract_article("ann", &article.id, Some("*")).await.unwrap();
+    assert!(matches!(retracted, Applied::Now(article) if article.is_retracted()));
+    assert!(!publish("Snow").await.unwrap().is_new);
+}

@@ -95,3 +95,36 @@ async fn a_subscription_counts_although_an_account_with_older_articles_does_not_
     assert_eq!((made.n_new, made.missing), (1, vec!["asia".to_owned()]));
     world.servers[2].thaw();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retraction_reaches_whoever_looked_back_between_two_edits() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, europe, _] = world.databases();
+    let _roles = world.start_roles();
+    // Whoever is told by fan-out shows how far it is.
+    europe.create_subscription("zoe", "category:done").await.unwrap();
+    let article = usa
+        .publish_article("ann", draft("sports", "Snow"), None)
+        .await
+        .unwrap()
+        .article;
+    let edit = async |category: &str| {
+        let edited = usa
+            .update_article("ann", &article.id, draft(category, "Snow"), "*")
+            .await;
+        edited.unwrap();
+        let title = format!("after {category}");
+        usa.publish_article("ann", draft("done", &title), None).await.unwrap();
+        until("fan-out has seen the edit", async || {
+            titles(&feed(&europe, "zoe").await).contains(&title.as_str())
+        })
+        .await;
+    };
+    edit("art").await;
+    let made = europe.create_subscription_with_backfill("eva", "art", 5).await.unwrap();
+    assert_eq!(made.n_new, 1);
+    edit("music").await;
+    until_titles(&europe, "eva", &["Snow"]).await;
+    usa.retract_article("ann", &article.id, None).await.unwrap();
+    until_titles(&europe, "eva", &[]).await;
+}

@@ -5,7 +5,25 @@ use orrery_publishing::entity::{Article, Notification};
 use orrery_publishing::filter::Filter;
 use orrery_publishing::stream::{HubEvent, NotificationHub};
 
+use orrery_publishing::account::ReadAt;
+use orrery_publishing::{ContentPublishDatabase, PublishError};
+use serde_json::json;
+
 use crate::world::{World, draft, fast, feed, titles, until, until_titles};
+
+/// What a user is subscribed to, as a region sees it.
+async fn subscribed(database: &ContentPublishDatabase, user: &str) -> Vec<String> {
+    let (active, _) = database.list_subscriptions(user).await.unwrap();
+    active.iter().map(|active| active.filter.to_string()).collect()
+}
+
+/// A notification of bob as an account has it.
+fn notification_of_bob(account: &str, created_at: u64) -> Notification {
+    let draft = draft("sports", "Snow");
+    let article = Article::new("usa.article".into(), "usa", "ann", draft, 1_700_000_000_000).unwrap();
+    let filters = vec![Filter::parse("sports").unwrap()];
+    Notification::new("bob", &article, filters, None, account, created_at)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_moves_keeps_old_subscriptions_and_never_sees_one_article_twice() {
@@ -20,9 +38,9 @@ async fn a_user_who_moves_keeps_old_subscriptions_and_never_sees_one_article_twi
         .publish_article("ann", draft("sports", "Snow"), None)
         .await
         .unwrap();
-    let held = async |database: &orrery_publishing::ContentPublishDatabase| {
+    let held = async |database: &ContentPublishDatabase| {
         let id = orrery_publishing::ids::notification_id("mia", &feed(database, "mia").await.first()?.article_id);
-        let read = orrery_publishing::account::ReadAt::WriteRegion;
+        let read = ReadAt::WriteRegion;
         database.local().read::<Notification>("mia", &id, read).await.ok()
     };
     until("both accounts have notified", async || {
@@ -91,10 +109,7 @@ async fn whoever_unsubscribes_anywhere_hears_no_more_and_can_come_back() {
 async fn a_notification_is_marked_as_read_in_the_account_that_holds_it() {
     let world = World::new().await;
     let [usa, _, asia] = world.databases();
-    let draft = draft("sports", "Snow");
-    let article = Article::new("usa.article".into(), "usa", "ann", draft, 1_700_000_000_000).unwrap();
-    let filters = vec![Filter::parse("sports").unwrap()];
-    let notification = Notification::new("bob", &article, filters, None, "asia", 1_700_000_000_001);
+    let notification = notification_of_bob("asia", 1_700_000_000_001);
     asia.local().create(&notification).await.unwrap();
     until("it is seen abroad", async || !feed(&usa, "bob").await.is_empty()).await;
     let Applied::Now(at) = usa.mark_read("bob", &notification.id).await.unwrap() else {
@@ -153,4 +168,79 @@ async fn a_listener_hears_of_new_and_of_withdrawn_notifications() {
     assert_eq!(hub.n_listeners(), 1);
     hub.stop().await;
     drop(tokio::time::timeout(std::time::Duration::ZERO, other.next()).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moving_subscriptions_loses_none_wherever_it_ends_halfway() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, _, asia] = world.databases();
+    usa.create_subscription("mia", "sports").await.unwrap();
+    until("it is seen abroad", async || !subscribed(&asia, "mia").await.is_empty()).await;
+    let refuse = |operation: &str| json!({"operation": operation, "container": "contentCollection", "status": 400});
+    // The own account does not take it.
+    world.servers[2].add_fault(&refuse("create_item"));
+    let failed = asia.migrate_subscriptions("mia").await;
+    assert!(matches!(failed, Err(PublishError::Refused(_))), "{failed:?}");
+    world.servers[2].clear_faults();
+    assert_eq!(subscribed(&usa, "mia").await, ["category:sports"]);
+    // The account that had it does not give it up.
+    world.servers[0].add_fault(&refuse("replace_item"));
+    let moved = asia.migrate_subscriptions("mia").await.unwrap();
+    assert_eq!(moved, [Filter::parse("sports").unwrap()]);
+    world.servers[0].clear_faults();
+    let waiting = asia.outbox_state().await.unwrap();
+    let usas = waiting.iter().find(|state| state.target == "usa").unwrap();
+    assert_eq!(usas.waiting, 1);
+    assert!(asia.drain_outbox().await.unwrap().is_empty);
+    assert_eq!(asia.migrate_subscriptions("mia").await.unwrap(), []);
+    assert_eq!(subscribed(&asia, "mia").await, ["category:sports"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancellation_that_arrives_late_does_not_undo_a_newer_subscription() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, europe, _] = world.databases();
+    let first = usa.create_subscription("bob", "sports").await.unwrap();
+    let refuse = json!({"operation": "replace_item", "container": "contentCollection", "status": 400});
+    world.servers[0].add_fault(&refuse);
+    assert_eq!(
+        europe.delete_subscription("bob", "sports").await.unwrap().queued,
+        ["usa"]
+    );
+    world.servers[0].clear_faults();
+    let again = usa.create_subscription("bob", "sports").await.unwrap();
+    assert!(again.since > first.since, "{again:?} after {first:?}");
+    assert_eq!(europe.drain_outbox().await.unwrap().n_done, 1);
+    for database in [&usa, &europe] {
+        until("the newer state wins", async || {
+            subscribed(database, "bob").await == ["category:sports"]
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_notification_is_marked_as_read_where_it_was_written_if_the_reader_s_region_lacks_it() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, europe, asia] = world.databases();
+    world.servers[2].cut("Southeast Asia", true);
+    let notification = notification_of_bob("asia", 1_700_000_000_001);
+    asia.local().create(&notification).await.unwrap();
+    let marked = usa.mark_read("bob", &notification.id).await.unwrap();
+    assert!(matches!(marked, Applied::Now(_)), "{marked:?}");
+    assert!(feed(&asia, "bob").await[0].read_at.is_some());
+
+    // A copy whose account is silent hears of it later.
+    let copy = notification_of_bob("usa", 1_700_000_000_002);
+    usa.local().create(&copy).await.unwrap();
+    world.servers[0].freeze();
+    let marked = europe.mark_read("bob", &notification.id).await.unwrap();
+    assert!(matches!(marked, Applied::Now(_)), "{marked:?}");
+    world.servers[0].thaw();
+    until("what waited is applied", async || {
+        europe.drain_outbox().await.unwrap();
+        let copy = usa.local().read::<Notification>("bob", &copy.id, ReadAt::WriteRegion);
+        copy.await.is_ok_and(|copy| copy.value.read_at.is_some())
+    })
+    .await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use orrery_publishing::database::{Applied, PageRequest};
+use orrery_publishing::database::{Applied, Intent, Message, PageRequest};
 use orrery_publishing::error::Cause;
 use orrery_publishing::fanout::Fanout;
 use orrery_publishing::outage::{FailOver, OutagePolicy};
@@ -187,6 +187,11 @@ async fn a_reader_whose_region_lacks_the_article_gets_it_from_where_it_was_writt
         europe.read_article(&article.id, Some("nonsense")).await.unwrap().title,
         "Snow"
     );
+    let future = "0:0#999999999";
+    for database in [&usa, &europe] {
+        let read = database.read_article(&article.id, Some(future)).await;
+        assert_eq!(read.unwrap().title, "Snow");
+    }
     usa.beat(Duration::from_secs(2)).await.unwrap();
     let known = europe.freshness().await;
     assert_eq!((known[0].account.as_str(), known[0].lag_ms), ("usa", None), "{known:?}");
@@ -202,4 +207,72 @@ async fn a_reader_whose_region_lacks_the_article_gets_it_from_where_it_was_writt
             .is_some_and(|lag| lag > Duration::from_secs(1).as_millis() as u64)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_answers_with_what_it_has_after_somebody_read_where_it_was_written() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, europe, _] = world.databases();
+    let publish = async |title: &str| {
+        let published = usa.publish_article("ann", draft("sports", title), None).await;
+        published.unwrap().article.id
+    };
+    let old = publish("Old").await;
+    usa.write_review(&old, "bob", "Fine.", 4).await.unwrap();
+    until("Europe has both", async || {
+        let page = europe.read_reviews(&old, &PageRequest::default()).await.unwrap();
+        europe.read_article(&old, None).await.is_ok() && page.items.len() == 1
+    })
+    .await;
+    world.servers[0].cut("West US", true);
+    // Articles that Europe lacks are read over the ocean, and so is one that nobody has.
+    let new = publish("New").await;
+    assert_eq!(europe.read_article(&new, None).await.unwrap().title, "New");
+    let unknown = europe.read_article("usa.unknown", None).await;
+    assert!(matches!(unknown, Err(PublishError::NotFound)), "{unknown:?}");
+    let served = async || {
+        let page = europe.read_reviews(&old, &PageRequest::default()).await.unwrap();
+        let answer = page.accounts.iter().find(|answer| answer.account == "usa").unwrap();
+        (page.items.len(), page.missing.clone(), answer.region.clone())
+    };
+    assert_eq!(served().await, (1, Vec::new(), Some("North Europe".to_owned())));
+
+    world.servers[0].administer(
+        "POST",
+        "/_orrery/v1/regions/West%20US/stop",
+        &json!({"mode": "unavailable"}),
+    );
+    assert_eq!(europe.read_article(&old, None).await.unwrap().title, "Old");
+    assert_eq!(served().await, (1, Vec::new(), Some("North Europe".to_owned())));
+    let unknown = europe.read_article(&new, None).await;
+    assert!(
+        matches!(&unknown, Err(PublishError::Unknown(accounts)) if accounts == &["usa"]),
+        "{unknown:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_were_given_up_do_not_hide_what_waits() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, ..] = world.databases();
+    let message = |number: u64, failed: Option<&str>| Message {
+        id: format!("message-{number}"),
+        home_account: "usa".to_owned(),
+        created_at: number,
+        target: "asia".to_owned(),
+        intent: Intent::Retract {
+            article: "asia.article".to_owned(),
+            editor: "ann".to_owned(),
+            etag: None,
+        },
+        failed: failed.map(str::to_owned),
+        ttl_s: None,
+    };
+    for number in 0..101 {
+        usa.local().create(&message(number, Some("gone"))).await.unwrap();
+    }
+    usa.local().create(&message(101, None)).await.unwrap();
+    let state = usa.outbox_state().await.unwrap();
+    let asias = state.iter().find(|state| state.target == "asia").unwrap();
+    assert_eq!((asias.waiting, asias.failed, asias.alert), (1, 101, true));
 }
