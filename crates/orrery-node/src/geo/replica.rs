@@ -220,8 +220,14 @@ impl Replica {
         let mut pause = PAUSE;
         loop {
             let (Ok(theirs), Ok(own)) = (self.leader.partition(range), self.node.partition(range)) else {
-                // The leader has replaced it, or it is being installed: the catalogue will tell.
+                // The leader has replaced it, or it is being installed: the catalogue will tell. What stays missing was left so by somebody
+                // who was told to end in the middle of installing it.
                 tokio::time::sleep(pause).await;
+                if pause == PAUSE_MAX
+                    && let Err(error) = self.make_good(range).await
+                {
+                    tracing::warn!(log = %range.log, %error, "a log that is missing could not be installed");
+                }
                 pause = (pause * 2).min(PAUSE_MAX);
                 continue;
             };
@@ -293,6 +299,15 @@ impl Replica {
         drop(self.node.close_partition(range.log));
         self.node.store.drop_log(range.log).await.map_err(unreadable)?;
         if self.fetch(range.log).await? {
+            self.node.open_follower(range).await?;
+        }
+        Ok(())
+    }
+
+    /// Installs and opens a partition that the leader has and this region lacks.
+    async fn make_good(&self, range: &RangeEntry) -> Result<()> {
+        let is_missing = || self.node.partition(range).is_err();
+        if is_missing() && self.leader.partition(range).is_ok() && self.fetch(range.log).await? && is_missing() {
             self.node.open_follower(range).await?;
         }
         Ok(())
