@@ -478,8 +478,6 @@ pub struct Facts {
     pub query_metrics: Option<QueryMetrics>,
     /// First pages of queries: which indexes there are for it, if the client asked.
     pub index_use: Option<IndexUse>,
-    /// Queries that have to be run partition by partition: how.
-    pub query_plan: Option<Value>,
     /// Offer operations: least throughput the resource may have.
     pub min_throughput: Option<u32>,
 }

@@ -161,11 +161,6 @@ fn error_body(meta: &RequestMeta, failure: &Failure) -> Bytes {
     body.extend_from_slice(error.status().name().as_bytes());
     body.extend_from_slice(b"\",\"message\":");
     json::print_string(&message, &mut body);
-    // The plan as text. JavaScript turns to its own query plan only if this member is there.
-    if let Some(plan) = &failure.facts.query_plan {
-        body.extend_from_slice(b",\"additionalErrorInfo\":");
-        json::print_string(&plan.to_text(), &mut body);
-    }
     body.push(b'}');
     body.into()
 }

@@ -11,6 +11,7 @@ use orrery_partition::decide::unreadable;
 use orrery_partition::expiry::is_expired;
 use orrery_partition::index::{Access, EFFORT, Scope};
 use orrery_partition::keys::{self, EpkForm};
+use orrery_partition::state::PartitionState;
 use orrery_partition::storage::Snapshot;
 use orrery_partition::stored::StoredItem;
 use orrery_query::index::Condition;
@@ -30,6 +31,8 @@ pub struct Part {
     pub range: EpkRange,
     /// Names the indexing policy that the query was planned with.
     pub policy: u64,
+    /// Of the partition, once it is read.
+    pub state: Option<PartitionState>,
     /// The number of its items, once they are counted.
     pub n_items: Option<usize>,
     /// How its items are found, once that is decided.
@@ -43,8 +46,17 @@ impl Part {
             form,
             range: &self.range,
             policy: self.policy,
+            state: self.state.as_ref(),
             n_items: self.n_items,
         }
+    }
+
+    /// The partition's state, read once; `None` before it was opened.
+    pub fn state(&mut self) -> Result<Option<&PartitionState>> {
+        if self.state.is_none() {
+            self.state = PartitionState::load(&*self.snapshot).map_err(unreadable)?;
+        }
+        Ok(self.state.as_ref())
     }
 }
 

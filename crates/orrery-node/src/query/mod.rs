@@ -157,10 +157,7 @@ async fn page_of_items(
         };
         match only_key.and_then(|key| range.intersection(&EpkRange::of_epk(key))) {
             Some(keyed) => range = keyed,
-            None => {
-                facts.query_plan = Some(plan.to_json());
-                return Err(needs_cross_partition());
-            }
+            None => return Err(needs_cross_partition()),
         }
     }
     if let Some(id) = lookup::only_id(node, container, request, &range)? {
@@ -196,13 +193,16 @@ async fn page_of_items(
                 snapshot,
                 range: part,
                 policy: container.definition.index_rules().fingerprint(),
+                state: None,
                 n_items: None,
                 access: None,
             });
         }
         partitions.push(partition);
     }
-    let done = page_by_plan(node, container, request, range, prepared, parts).await?;
+    let keyed = target.partition_key.is_some().then_some(&range);
+    let asked = token::fingerprint(&container.rid, keyed, query);
+    let done = page_by_plan(node, container, request, range, asked, prepared, parts).await?;
     facts.charge = done.charge;
     facts.query_metrics = diagnostics.metrics.then_some(QueryMetrics {
         prepare: prepare_time,
@@ -212,9 +212,7 @@ async fn page_of_items(
     for partition in partitions {
         partition.throttle.pay(share);
     }
-    let continuation = done
-        .after
-        .map(|after| after.encode(&node.keys().internal, token::fingerprint(query)));
+    let continuation = done.after.map(|after| after.encode(&node.keys().internal, asked));
     if let (Some(text), Some(most)) = (&continuation, page.continuation_bytes_max)
         && text.len() > most
     {
@@ -236,8 +234,8 @@ fn feed_of(container: &ContainerEntry, entries: Vec<Bytes>, continuation: Option
 }
 
 fn needs_cross_partition() -> Error {
-    Error::new(
-        Status::CROSS_PARTITION_QUERY,
+    // Without the substatus of a query that only a client can put together: whoever gets that takes it for permission.
+    Error::bad_request(
         "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, \
          specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
     )
@@ -271,6 +269,7 @@ async fn page_by_plan(
     container: &Arc<ContainerEntry>,
     request: &ItemQuery,
     range: EpkRange,
+    asked: [u8; 8],
     prepared: Prepared,
     parts: Vec<Part>,
 ) -> Result<PageDone> {
@@ -279,7 +278,7 @@ async fn page_by_plan(
     let after = match (page.continuation.as_deref(), &query.resume_filter) {
         // When both come, the continuation decides.
         (Some(text), _) => {
-            let after = QueryContinuation::decode(text, &node.keys().internal, token::fingerprint(query))?;
+            let after = QueryContinuation::decode(text, &node.keys().internal, asked)?;
             Some(after.over(&range, &prepared.plan)?)
         }
         (None, Some(filter)) => Some(resumed_by_client(container, filter)?),

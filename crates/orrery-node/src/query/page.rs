@@ -11,7 +11,6 @@ use orrery_model::{Charge, EpkRange, Error, Result, Status, Timestamp};
 use orrery_partition::decide::unreadable;
 use orrery_partition::index::{Access, Ordered};
 use orrery_partition::keys::EpkForm;
-use orrery_partition::state::PartitionState;
 use orrery_query::Context;
 use orrery_query::index::{Condition, IndexOrder};
 use orrery_query::run::{self, Budget, Pace, PageLimits, Progress, Resume, Row};
@@ -165,9 +164,7 @@ impl PageWork {
         if !condition.is_any() && says_more(&order) {
             let (mut n_items, mut n_all) = (0, 0);
             for part in &mut self.parts {
-                n_all += PartitionState::load(&*part.snapshot)
-                    .map_err(unreadable)?
-                    .map_or(0, |state| state.n_items as usize);
+                n_all += part.state()?.map_or(0, |state| state.n_items as usize);
                 let access = Access::choose(part.scope(form), condition, SORTED_ITEMS_MAX).map_err(unreadable)?;
                 n_items += match &access {
                     Access::Listed(keys) => keys.len(),
@@ -248,14 +245,18 @@ impl PageWork {
 /// Whether a part of a partition has so few items that reading and sorting them costs less than passing over the entries of
 /// all the others.
 fn sorting_is_cheaper(part: &mut Part, form: EpkForm, rows: usize) -> Result<bool> {
-    let Some(state) = PartitionState::load(&*part.snapshot).map_err(unreadable)? else {
+    let Some(n_all) = part.state()?.map(|state| state.n_items as usize) else {
         return Ok(true);
     };
-    part.n_items = part.scope(form).n_items(&state).map_err(unreadable)?;
+    let scope = part.scope(form);
+    part.n_items = match scope.state {
+        Some(state) => scope.n_items(state).map_err(unreadable)?,
+        None => None,
+    };
     let Some(n_items) = part.n_items else {
         return Ok(false);
     };
-    let n_entries = rows.saturating_mul(state.n_items as usize) / n_items.max(1);
+    let n_entries = rows.saturating_mul(n_all) / n_items.max(1);
     Ok(n_items.saturating_mul(ENTRIES_PER_ITEM) < n_entries.saturating_add(rows.saturating_mul(ENTRIES_PER_ITEM)))
 }
 

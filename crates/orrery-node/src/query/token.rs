@@ -1,11 +1,11 @@
 //! Where a page of a query stopped: what the engine needs to go on, and the last item for queries that stream. Bound to the
-//! query's text and parameters, and signed like every continuation.
+//! query's text and parameters, its container and key, and signed like every continuation.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_model::id::ChainHash;
 use orrery_model::json::{self, Value};
-use orrery_model::{EpkRange, Error, Result};
+use orrery_model::{EpkRange, Error, ResourceId, Result};
 use orrery_query::plan::Plan;
 use orrery_query::run::Resume;
 
@@ -34,16 +34,23 @@ fn short(hash: ChainHash) -> [u8; 8] {
     hash.0[..8].try_into().expect("the hash has 16 bytes")
 }
 
-/// A short hash of what was asked.
-pub fn fingerprint(query: &QueryText) -> [u8; 8] {
-    let mut text = query.text.clone();
+/// A short hash of what was asked, of which container, and of which partition key if it was asked of one (as `keyed`, what belongs
+/// to that key). Ranges that a client names are not part of it: after a split they are others.
+pub fn fingerprint(container: &ResourceId, keyed: Option<&EpkRange>, query: &QueryText) -> [u8; 8] {
+    let mut text = container.to_string();
+    text.push('\0');
+    text.push_str(&query.text);
     for (name, value) in &query.parameters {
         text.push('\0');
         text.push_str(name);
         text.push('\0');
         text.push_str(&value.as_ref().map(Value::to_text).unwrap_or_default());
     }
-    short(ChainHash::ZERO.chain(text.as_bytes()))
+    let asked = ChainHash::ZERO.chain(text.as_bytes());
+    short(match keyed {
+        Some(range) => asked.chain(range.min.as_bytes()).chain(range.max.as_bytes()),
+        None => asked,
+    })
 }
 
 impl QueryContinuation {

@@ -88,7 +88,7 @@ impl<'v> Ordered<'v> {
         within: Option<(Vec<u8>, Vec<u8>)>,
     ) -> Result<Option<Ordered<'v>>> {
         for scope in &scopes {
-            if scope.indexed()?.is_none() || shapes::overfull_keys(scope, 0)?.is_none() {
+            if scope.indexed()?.is_none() {
                 return Ok(None);
             }
         }
@@ -102,6 +102,12 @@ impl<'v> Ordered<'v> {
                 return Ok(None);
             };
             phases.push(undefined);
+        } else {
+            for scope in &scopes {
+                if shapes::overfull_keys(scope, 0)?.is_none() {
+                    return Ok(None);
+                }
+            }
         }
         // The last phase comes first. One that lies before the start is over.
         if order.reverse {
@@ -277,13 +283,17 @@ fn head(order: &IndexOrder) -> Vec<u8> {
     }
 }
 
+/// The items without a value; `None` where there are items that the index does not know, or too many shapes.
 fn undefined(scopes: &[Scope<'_>], path: PathHash, from: u64) -> Result<Option<Phase>> {
     let mut shapes = Vec::new();
     for scope in scopes {
-        match shapes::lacking(scope.view, path)? {
-            Some(lacking) => shapes.push(lacking),
-            None => return Ok(None),
+        let Some(read) = shapes::read(scope.view, path)? else {
+            return Ok(None);
+        };
+        if read.has_overfull && shapes::keys_of_shape(scope, shapes::OVERFULL, 0)?.is_none() {
+            return Ok(None);
         }
+        shapes.push(read.lacking);
     }
     Ok(Some(Phase::Undefined {
         shapes,

@@ -3,6 +3,7 @@
 //! Nothing is guessed: the sizes of what the terms lead to are found by looking, up to a bound, and what exceeds it is not
 //! used. The answer may hold items that do not meet the condition; it never lacks one that does.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -34,6 +35,8 @@ pub struct Scope<'v> {
     pub range: &'v EpkRange,
     /// Names the policy that the search relies on. A partition whose index follows another one cannot serve it.
     pub policy: u64,
+    /// The partition's state, where somebody has read it.
+    pub state: Option<&'v PartitionState>,
     /// The number of items in it, where somebody has counted them.
     pub n_items: Option<usize>,
 }
@@ -166,10 +169,13 @@ fn exact_range(condition: &Condition) -> Option<&TermRange> {
     }
 }
 
-impl Scope<'_> {
+impl<'v> Scope<'v> {
     /// The partition's state, if its index is complete and follows the policy.
-    pub(super) fn indexed(&self) -> Result<Option<PartitionState>> {
-        let state = PartitionState::load(self.view)?;
+    pub(super) fn indexed(&self) -> Result<Option<Cow<'v, PartitionState>>> {
+        let state = match self.state {
+            Some(state) => Some(Cow::Borrowed(state)),
+            None => PartitionState::load(self.view)?.map(Cow::Owned),
+        };
         Ok(state.filter(|state| state.index.is_ready() && state.index_policy == self.policy))
     }
 

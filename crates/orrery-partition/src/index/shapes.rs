@@ -15,10 +15,21 @@ pub(super) const OVERFULL: u64 = u64::MAX;
 /// Shapes considered; a container with more is scanned.
 const SHAPES_MAX: usize = 2_000;
 
-/// The shapes without a path; `None` when there are too many shapes.
-pub(super) fn lacking(view: &dyn View, path: PathHash) -> Result<Option<Vec<u64>>> {
+/// The shapes of a partition, seen from a path.
+pub(super) struct Shapes {
+    /// Those without the path.
+    pub lacking: Vec<u64>,
+    /// Whether there are, or have been, items without terms, whatever their paths.
+    pub has_overfull: bool,
+}
+
+/// One walk over the shapes; `None` when there are too many.
+pub(super) fn read(view: &dyn View, path: PathHash) -> Result<Option<Shapes>> {
     let (from, to) = keys::bounds(KeySpace::Shape);
-    let mut shapes = Vec::new();
+    let mut shapes = Shapes {
+        lacking: Vec::new(),
+        has_overfull: false,
+    };
     let entries = view.scan(Bound::Included(&from), Bound::Excluded(&to), false);
     for (n_seen, entry) in entries.enumerate() {
         let (key, paths) = entry?;
@@ -28,8 +39,10 @@ pub(super) fn lacking(view: &dyn View, path: PathHash) -> Result<Option<Vec<u64>
         let (shape, has_path) = read_shape(&key, &paths, path)
             .ok_or_else(|| StorageError::Corrupt("a shape of the index is malformed".to_owned()))?;
         // Those are looked at whatever is asked for.
-        if !has_path && shape != OVERFULL {
-            shapes.push(shape);
+        if shape == OVERFULL {
+            shapes.has_overfull = true;
+        } else if !has_path {
+            shapes.lacking.push(shape);
         }
     }
     Ok(Some(shapes))
@@ -67,11 +80,11 @@ pub(super) fn keys_of_shape(scope: &Scope<'_>, shape: u64, limit: usize) -> Resu
 
 /// Keys of the items in scope that lack a path; `None` when more than `limit` entries would have to be looked at.
 pub(super) fn lacking_keys(scope: &Scope<'_>, path: PathHash, limit: usize) -> Result<Option<Vec<Bytes>>> {
-    let Some(shapes) = lacking(scope.view, path)? else {
+    let Some(shapes) = read(scope.view, path)? else {
         return Ok(None);
     };
     let mut all = Vec::new();
-    for shape in shapes {
+    for shape in shapes.lacking {
         match keys_of_shape(scope, shape, limit - limit.min(all.len()))? {
             Some(found) => all.extend(found),
             None => return Ok(None),

@@ -13,13 +13,14 @@ use orrery_query::run::{Content, Cursor, Item, PageLimits, Resume, Row, Unlimite
 use orrery_query::{Context, Definition, Parameters, Plan, Query};
 use proptest::prelude::*;
 
-use super::{Bench, definition};
+use super::{Bench, MapView, definition};
 use crate::command::{Action, Command};
 use crate::index::{Access, EFFORT, Ordered, OrderedItems, Scope};
 use crate::keys::{self, KeySpace};
 use crate::storage::View as _;
 use crate::stored::StoredItem;
 
+mod lookups;
 mod words_and_places;
 
 const POLICIES: [&str; 4] = [
@@ -219,6 +220,7 @@ impl Paging<'_> {
             form: self.bench.form(),
             range,
             policy: self.bench.definition.index_rules().fingerprint(),
+            state: None,
             n_items: None,
         };
         self.ranges.iter().map(scope).collect()
@@ -412,6 +414,7 @@ fn access_within(bench: &Bench, filter: &str, range: &EpkRange) -> Access {
         form: bench.form(),
         range,
         policy: bench.definition.index_rules().fingerprint(),
+        state: None,
         n_items: None,
     };
     Access::choose(scope, &Condition::of(&plan, bench.definition.index_rules()), EFFORT).unwrap()

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use orrery_model::{Number, Value};
 use regex::Regex;
 
+use super::string::dialect;
 use crate::values::Computed;
 
 /// The arguments of one call.
@@ -35,6 +36,7 @@ pub(crate) struct Environment {
 struct Pattern {
     regex: Regex,
     byte_work: usize,
+    may_end_before_line_end: bool,
 }
 
 /// Compiled patterns kept per run.
@@ -117,31 +119,47 @@ impl Environment {
         (bits >> 11) as f64 * UNIT
     }
 
-    /// Runs `with` on `text` and the compiled form of a regular expression, which is kept for the next row.
+    /// What `find` finds in `text` by the compiled form of a regular expression, which is kept for the next row. `None` when there
+    /// is no such expression.
     pub fn with_pattern<'t, T>(
         &self,
         pattern: String,
         text: &'t str,
-        with: impl FnOnce(&Regex, &'t str) -> T,
-    ) -> Option<T> {
+        find: impl Fn(&Regex, &'t str) -> Option<T>,
+    ) -> Option<Option<T>> {
         let mut patterns = self.patterns.borrow_mut();
         if patterns.len() >= PATTERNS_MAX && !patterns.contains_key(&pattern) {
             patterns.clear();
         }
-        let compiled = patterns.entry(pattern).or_insert_with_key(|pattern| {
-            PATTERN_SIZES.iter().find_map(|(size, byte_work)| {
-                self.took(size * COMPILING_WORK);
-                let regex = regex::RegexBuilder::new(pattern)
-                    .size_limit(*size)
-                    .dfa_size_limit(1 << 20)
-                    .build();
-                let byte_work = *byte_work;
-                regex.ok().map(|regex| Pattern { regex, byte_work })
-            })
-        });
+        let compiled = patterns
+            .entry(pattern)
+            .or_insert_with_key(|pattern| self.compile(pattern));
         let compiled = compiled.as_ref()?;
         self.allow_work(&[text.len(), compiled.byte_work])?;
-        Some(with(&compiled.regex, text))
+        let found = find(&compiled.regex, text);
+        match text.strip_suffix('\n') {
+            Some(text) if found.is_none() && compiled.may_end_before_line_end => {
+                self.allow_work(&[text.len(), compiled.byte_work])?;
+                Some(find(&compiled.regex, text))
+            }
+            _ => Some(found),
+        }
+    }
+
+    fn compile(&self, pattern: &str) -> Option<Pattern> {
+        let translated = dialect::translate(pattern)?;
+        PATTERN_SIZES.iter().find_map(|(size, byte_work)| {
+            self.took(size * COMPILING_WORK);
+            let regex = regex::RegexBuilder::new(&translated.text)
+                .size_limit(*size)
+                .dfa_size_limit(1 << 20)
+                .build();
+            regex.ok().map(|regex| Pattern {
+                regex,
+                byte_work: *byte_work,
+                may_end_before_line_end: translated.may_end_before_line_end,
+            })
+        })
     }
 }
 

@@ -64,6 +64,15 @@ impl Parser<'_> {
         }))
     }
 
+    /// A count that must look like a whole number; one of TOP is only refused when it is no such number.
+    fn whole_count(&mut self) -> Result<Count> {
+        let is_whole = self.slice().bytes().all(|digit| digit.is_ascii_digit());
+        match self.token() {
+            Token::Number(_) if !is_whole => Err(self.unexpected()),
+            _ => self.count(),
+        }
+    }
+
     fn count(&mut self) -> Result<Count> {
         let value = match self.token() {
             Token::Number(number) => CountValue::Literal(*number),
@@ -271,9 +280,9 @@ impl Parser<'_> {
         if !self.eat_keyword(Keyword::Offset) {
             return Ok(None);
         }
-        let offset = self.count()?;
+        let offset = self.whole_count()?;
         self.expect_keyword(Keyword::Limit)?;
-        let limit = self.count()?;
+        let limit = self.whole_count()?;
         Ok(Some(Window {
             span: start.to(limit.span),
             offset,

@@ -157,7 +157,6 @@ impl<'a> Compiler<'a> {
             ordering: compiled.ordering,
             window: counts.window(),
             top: counts.top,
-            limit: counts.limit,
             planar: self.definition.planar,
             user_functions: Vec::new(),
             wanted: Wanted::default(),
@@ -249,6 +248,7 @@ impl<'a> Compiler<'a> {
             return sources;
         }
         for (index, source) in from.sources.iter().enumerate() {
+            self.check_new_name(&from.sources[..index], source);
             let (collection, place) = match index == 0 && over_rows {
                 true => (
                     Collection::Value(Expr::Path {
@@ -270,6 +270,16 @@ impl<'a> Compiler<'a> {
             });
         }
         sources
+    }
+
+    /// Names of one FROM clause are unique, given or taken from the end of a path. Those of outer clauses may be given anew.
+    fn check_new_name(&mut self, before: &[ast::Source], source: &ast::Source) {
+        let Some(name) = source.binding() else { return };
+        if before.iter().any(|earlier| earlier.binding() == Some(name)) {
+            let span = source.alias.as_ref().map_or(source.span, |alias| alias.span);
+            let message = format!("The input alias '{name}' is specified more than once in the FROM clause.");
+            self.problem(span, "SC2011", message);
+        }
     }
 
     fn collection(&mut self, collection: &ast::Collection, is_first: bool) -> (Collection, Place) {

@@ -40,9 +40,8 @@ pub struct Plan {
     pub(crate) block: Block,
     pub(crate) ordering: Ordering,
     pub(crate) window: RowWindow,
-    /// The bound count of TOP, and that of LIMIT.
+    /// The bound count of TOP.
     pub(crate) top: Option<u64>,
-    pub(crate) limit: Option<u64>,
     pub(crate) planar: bool,
     /// The user-defined functions it calls, each once.
     pub(crate) user_functions: Vec<String>,

@@ -376,26 +376,6 @@ fn a_failure_carries_what_was_known_when_it_happened() {
 }
 
 #[test]
-fn the_refusal_of_a_query_has_the_plan_it_should_be_run_by() {
-    let info = |query_plan| {
-        let failure = Failure {
-            error: Error::new(Status::CROSS_PARTITION_QUERY, "needs a plan"),
-            facts: Box::new(Facts { query_plan, ..facts() }),
-        };
-        let form = ReplyForm::Query {
-            compact_index_use: false,
-        };
-        let response = encode(&meta(form), Err(failure));
-        let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-        body.get("additionalErrorInfo")
-            .and_then(|info| info.as_str().map(str::to_owned))
-    };
-    let plan = json::parse_value(br#"{"queryInfo":{"top":5}}"#).unwrap();
-    assert_eq!(info(Some(plan)).as_deref(), Some(r#"{"queryInfo":{"top":5}}"#));
-    assert_eq!(info(None), None);
-}
-
-#[test]
 fn the_account_document_is_answered_like_any_resource() {
     let response = encode_account(activity_id(), Bytes::from_static(b"{}"));
     assert_eq!(

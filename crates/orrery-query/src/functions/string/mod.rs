@@ -1,6 +1,7 @@
 //! Strings. Lengths and positions count UTF-16 units.
 
 mod convert;
+pub(super) mod dialect;
 mod parts;
 mod patterns;
 mod search;

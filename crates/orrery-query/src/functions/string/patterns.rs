@@ -12,11 +12,12 @@ const MATCHES_MAX: usize = VALUE_BYTES_MAX / size_of::<Value>();
 pub(super) fn register(table: &mut Table) {
     table.scalar("REGEXMATCH", between(2, 3), |arguments| {
         let text = arguments.string(0)?;
-        boolean(
-            arguments
-                .environment
-                .with_pattern(pattern(arguments)?, text, |regex, text| regex.is_match(text))?,
-        )
+        let found = arguments
+            .environment
+            .with_pattern(pattern(arguments)?, text, |regex, text| {
+                regex.is_match(text).then_some(())
+            })?;
+        boolean(found.is_some())
     });
     table.scalar("REGEXEXTRACT", between(2, 4), |arguments| {
         let (text, group) = (arguments.string(0)?, group(arguments)?);
@@ -31,17 +32,19 @@ pub(super) fn register(table: &mut Table) {
     table.scalar("REGEXEXTRACTALL", between(2, 4), |arguments| {
         let (text, group) = (arguments.string(0)?, group(arguments)?);
         let value = |found: Match<'_>| Value::from(found.as_str());
-        let all = |regex: &Regex, text: &str| -> Vec<Value> {
-            match group {
+        let all = |regex: &Regex, text: &str| -> Option<Vec<Value>> {
+            let all: Vec<Value> = match group {
                 0 => regex.find_iter(text).take(MATCHES_MAX + 1).map(value).collect(),
                 _ => regex
                     .captures_iter(text)
                     .take(MATCHES_MAX + 1)
                     .filter_map(|found| found.get(group).map(value))
                     .collect(),
-            }
+            };
+            (!all.is_empty()).then_some(all)
         };
         let found = arguments.environment.with_pattern(pattern(arguments)?, text, all)?;
+        let found = found.unwrap_or_default();
         arguments
             .environment
             .allow_bytes(found.len().saturating_mul(size_of::<Value>()))?;

@@ -9,10 +9,11 @@ use super::rewrite::{
 use crate::error::{QueryError, Result};
 use crate::functions::AggregateKind;
 use crate::parameters::Parameters;
-use crate::parse::ast::{Collection, Expr, ExprKind, SelectList, Statement};
+use crate::parse::ast::{Collection, Expr, ExprKind, OrderKey, SelectList, Statement, Window};
 use crate::parse::{print, print_expr};
 use crate::plan::calls::COMPOSITION;
 use crate::plan::grouping::{has_aggregate, list_has_aggregate};
+use crate::plan::limits::COUNT_END;
 use crate::plan::select::item_names;
 use crate::plan::{Input, Ordering, Plan};
 
@@ -90,40 +91,43 @@ impl Builder<'_> {
         if !self.statement.distinct {
             return;
         }
-        let is_constant = match &self.statement.list {
-            SelectList::Value(value) => is_literal(value),
-            _ => false,
-        };
-        if is_constant {
-            return;
-        }
         self.needed.push(Feature::Distinct);
-        let keys = self
-            .statement
-            .order_by
-            .as_ref()
-            .map(|order_by| order_by.keys.as_slice());
-        self.info.distinct = match (&self.statement.list, keys) {
-            (SelectList::Value(value), Some([key])) if key.expr == *value => Distinct::Ordered,
-            _ => Distinct::Unordered,
+        let keys = match &self.statement.order_by {
+            Some(order_by) => order_by.keys.as_slice(),
+            None => &[],
+        };
+        self.info.distinct = match sorts_equal_rows_together(&self.statement.list, keys) {
+            true => Distinct::Ordered,
+            false => Distinct::Unordered,
         };
     }
 
-    /// TOP, OFFSET and LIMIT. A window over a single key is left to the partition that has it.
+    /// TOP, OFFSET and LIMIT. A window over a single key is left to the partition that has it. Clients apply TOP before OFFSET, which
+    /// is wrong: where there are both, what they come to is a window alone.
     fn counts(&mut self, pushed_down: bool) {
-        if self.statement.top.is_some() {
-            self.needed.push(Feature::Top);
-        }
         match &self.statement.window {
             Some(_) if pushed_down => {}
             Some(_) => {
                 self.needed.push(Feature::OffsetAndLimit);
                 self.info.offset = Some(self.plan.window.offset);
-                self.info.limit = self.plan.limit;
+                self.info.limit = self.plan.window.count;
+                return;
             }
             None => {}
         }
+        if self.statement.top.is_some() {
+            self.needed.push(Feature::Top);
+        }
         self.info.top = self.plan.top;
+    }
+
+    /// As many rows as a range may have to give for a window.
+    fn window_of_range(&self) -> Option<Window> {
+        let (offset, limit) = (self.info.offset?, self.info.limit?);
+        Some(window(
+            0,
+            offset.saturating_add(limit).min(COUNT_END.unsigned_abs() - 1),
+        ))
     }
 
     /// The statement without the clauses that only the client can apply.
@@ -139,8 +143,9 @@ impl Builder<'_> {
         let rewritten = match (&self.info.offset, &self.info.limit) {
             (None, None) if self.statement.distinct && self.statement.top.is_some() => self.without_window(),
             (Some(_), _) if self.statement.distinct => self.without_window(),
-            (Some(offset), Some(limit)) => Statement {
-                window: Some(window(0, offset + limit)),
+            (Some(_), Some(_)) => Statement {
+                top: None,
+                window: self.window_of_range(),
                 ..self.statement.clone()
             },
             _ => return,
@@ -172,8 +177,9 @@ impl Builder<'_> {
                 distinct: false,
                 ..self.without_window()
             };
-        } else if let (Some(offset), Some(limit)) = (self.info.offset, self.info.limit) {
-            rewritten.window = Some(window(0, offset + limit));
+        } else if let Some(window) = self.window_of_range() {
+            rewritten.top = None;
+            rewritten.window = Some(window);
         }
         rewritten.list = SelectList::Items(vec![
             rid_of(self.statement),
@@ -290,8 +296,25 @@ impl Builder<'_> {
             _ => String::new(),
         });
         self.info.rewritten_query = print(inner);
-        self.needed.push(Feature::Distinct);
+        // Who cannot count would take the rows for the answer; and counts of ranges that share rows do not add up.
+        self.needed.extend([Feature::Distinct, Feature::DCount]);
     }
+}
+
+/// Whether what is selected is what the rows are sorted by first, so that equal rows follow each other: a client then has to
+/// remember one row only, and can go on from a continuation.
+fn sorts_equal_rows_together(list: &SelectList, keys: &[OrderKey]) -> bool {
+    let selected: Vec<&Expr> = match list {
+        SelectList::Star(_) => return false,
+        SelectList::Value(value) => vec![value],
+        SelectList::Items(items) => items.iter().map(|item| &item.expr).collect(),
+    };
+    let Some(leading) = keys.get(..selected.len()) else {
+        return false;
+    };
+    let is_key = |expr: &&Expr| leading.iter().any(|key| key.expr == **expr);
+    let is_selected = |key: &OrderKey| selected.contains(&&key.expr);
+    selected.iter().all(is_key) && leading.iter().all(is_selected)
 }
 
 fn composition() -> QueryError {
