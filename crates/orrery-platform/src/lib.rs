@@ -22,5 +22,6 @@ pub mod view;
 
 pub use assets::{Asset, Assets};
 pub use extension::{Extension, ExtensionAnswer};
+pub use read::is_local;
 pub use service::Platform;
 pub use settings::{PlatformSettings, RegionUrl};

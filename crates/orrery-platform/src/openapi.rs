@@ -49,6 +49,32 @@ mod tests {
     }
 
     #[test]
+    fn every_body_says_that_unknown_members_are_refused_and_what_its_texts_may_be() {
+        let document = document();
+        let resolved = |schema: &Value| match schema.get("$ref").and_then(Value::as_str) {
+            Some(place) => document.pointer(place.trim_start_matches('#')).unwrap().clone(),
+            None => schema.clone(),
+        };
+        let mut n_bodies = 0;
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for described in methods.as_object().unwrap().values() {
+                let Some(schema) = described.pointer("/requestBody/content/application~1json/schema") else {
+                    continue;
+                };
+                let schema = resolved(schema);
+                n_bodies += 1;
+                assert_eq!(schema["additionalProperties"], false, "{path}");
+                for (name, member) in schema["properties"].as_object().unwrap() {
+                    let member = resolved(member);
+                    let is_bounded = member.get("maxLength").is_some() && member.get("pattern").is_some();
+                    assert!(member["type"] != "string" || is_bounded, "{path} {name}");
+                }
+            }
+        }
+        assert_eq!(n_bodies, 5);
+    }
+
+    #[test]
     fn every_reference_leads_somewhere() {
         fn references(value: &Value, found: &mut Vec<String>) {
             match value {

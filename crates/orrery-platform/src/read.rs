@@ -1,6 +1,9 @@
 //! What a request brings besides its path: parameters, headers and a body, each bounded and checked.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
+use http::header::{FORWARDED, VIA};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -81,6 +84,14 @@ pub fn bearer(parts: &Parts, is_stream: bool) -> Result<Option<String>, Failure>
         None if is_stream => parameter(parts, "access_token"),
         token => Ok(token),
     }
+}
+
+/// Whether a request comes from this machine itself. One that a proxy on this machine passes on does not, and says so.
+pub fn is_local(headers: &HeaderMap, peer: IpAddr) -> bool {
+    let is_passed_on = [FORWARDED.as_str(), VIA.as_str(), "x-forwarded-for", "x-real-ip"]
+        .iter()
+        .any(|name| headers.contains_key(*name));
+    peer.to_canonical().is_loopback() && !is_passed_on
 }
 
 /// The bytes of a body. Nothing is read beyond the limit.

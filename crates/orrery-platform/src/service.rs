@@ -181,7 +181,11 @@ impl Platform {
 
     async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
         let begun = Instant::now();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        // The same without a body, which is left out where the answer is written.
+        if parts.method == Method::HEAD {
+            parts.method = Method::GET;
+        }
         let request_id = read::request_id(&parts.headers).unwrap_or_else(fresh_id);
         let (headers, method, path) = (parts.headers.clone(), parts.method.clone(), parts.uri.path().to_owned());
         let handled = self.handle(parts, body, peer);
@@ -238,7 +242,8 @@ impl Platform {
         };
         let user = match self.user(&parts, &route).await {
             Ok(user) => user,
-            Err(failure) => return (name, Err(failure)),
+            // Guessing tokens is limited like every request of nobody.
+            Err(failure) => return (name, Err(self.admit(&route, None, peer).err().unwrap_or(failure))),
         };
         if let Err(failure) = self.admit(&route, user.as_deref(), peer) {
             return (name, Err(failure));

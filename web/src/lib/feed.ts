@@ -94,7 +94,7 @@ function ordered(items: Notification[]): Notification[] {
 }
 
 function newestFirst(a: Notification, b: Notification): number {
-  return b.publishedAt - a.publishedAt || (a.id < b.id ? 1 : a.id > b.id ? -1 : 0);
+  return b.publishedAt - a.publishedAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
 }
 
 function added(ids: ReadonlySet<string>, id: string): ReadonlySet<string> {

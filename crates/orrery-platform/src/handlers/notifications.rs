@@ -12,6 +12,7 @@ use hyper::body::Frame;
 use orrery_publishing::database::Applied;
 use orrery_publishing::stream::{HubEvent, Listener};
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{Answer, Failure, json_answer};
@@ -41,7 +42,8 @@ pub fn stream(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
         let full = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "too many are listening");
         return Err(full.later(10));
     }
-    let frames = frames(platform.hub.listen(user), platform.closing());
+    let until = Instant::now() + platform.settings.stream_max;
+    let frames = frames(platform.hub.listen(user), platform.closing(), until);
     let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -49,15 +51,20 @@ pub fn stream(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// The events of one listener until it leaves or the service closes.
-fn frames(listener: Listener, closing: CancellationToken) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+/// The events of one listener until it leaves, its time is over or the service closes.
+fn frames(
+    listener: Listener,
+    closing: CancellationToken,
+    until: Instant,
+) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
     let begin = (Some(": listening\n\n".to_owned()), listener, closing);
-    futures::stream::unfold(begin, |(first, mut listener, closing)| async move {
+    futures::stream::unfold(begin, move |(first, mut listener, closing)| async move {
         let text = match first {
             Some(text) => text,
             // Waiting for an event loses none when it is dropped: the hub keeps them for this listener.
             None => tokio::select! {
                 () = closing.cancelled() => return None,
+                () = tokio::time::sleep_until(until) => return None,
                 event = listener.next() => event_text(event?),
                 () = tokio::time::sleep(ALIVE) => ": alive\n\n".to_owned(),
             },

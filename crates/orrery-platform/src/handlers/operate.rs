@@ -37,7 +37,7 @@ pub fn openapi() -> Answer {
 
 /// What operators see is not for everybody.
 fn check_local(call: &Call) -> Result<(), Failure> {
-    let is_local = call.peer.to_canonical().is_loopback();
+    let is_local = read::is_local(&call.parts.headers, call.peer);
     let refused = || {
         Failure::new(
             StatusCode::FORBIDDEN,

@@ -25,6 +25,7 @@ async fn whatever_is_wrong_is_refused_in_one_shape() {
             (refused.status, refused.code()),
             (StatusCode::UNAUTHORIZED, "unauthenticated")
         );
+        assert_eq!(refused.header("www-authenticate"), "Bearer");
     }
     for (path, status, code) in [
         ("/v1/nothing", StatusCode::NOT_FOUND, "not-found"),
@@ -155,6 +156,85 @@ async fn streams_of_a_region_end_when_it_closes_and_begin_again_when_it_opens() 
     assert_eq!(ann.get("/v1/me").await.status, StatusCode::SERVICE_UNAVAILABLE);
     world.platforms[0].set_closed(false);
     drop(ann.listen().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_after_its_time_so_that_its_token_is_asked_for_again() {
+    let brief = |settings| PlatformSettings {
+        stream_max: std::time::Duration::from_millis(300),
+        ..settings
+    };
+    let world = World::with(brief).await;
+    let ann = Client::named(world.ports[0], "ann").await;
+    let events = ann.listen().await;
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), events.ended());
+    assert!(ended.await.is_ok(), "the stream stays open");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_got_may_be_asked_for_without_its_body() {
+    let world = World::new().await;
+    let stranger = Client::stranger(world.ports[0]);
+    for path in ["/healthz", "/openapi.json", "/v1/regions"] {
+        let (got, asked) = (
+            stranger.get(path).await,
+            stranger.send("HEAD", path, &[], Vec::new()).await,
+        );
+        assert_eq!((asked.status, asked.text.as_str()), (StatusCode::OK, ""), "{path}");
+        assert_eq!(asked.header("content-length"), got.text.len().to_string(), "{path}");
+        assert_eq!(asked.header("content-type"), got.header("content-type"), "{path}");
+    }
+    let missing = stranger.send("HEAD", "/v1/nothing", &[], Vec::new()).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_proxy_passes_on_is_not_of_this_machine() {
+    let world = World::new().await;
+    let stranger = Client::stranger(world.ports[0]);
+    for path in ["/metrics", "/v1/status"] {
+        assert_eq!(stranger.get(path).await.status, StatusCode::OK, "{path}");
+        for header in [
+            ("x-forwarded-for", "203.0.113.7"),
+            ("forwarded", "for=203.0.113.7"),
+            ("x-real-ip", "203.0.113.7"),
+            ("via", "1.1 proxy"),
+        ] {
+            let refused = stranger.send("GET", path, &[header], Vec::new()).await;
+            assert_eq!(
+                refused.status,
+                StatusCode::FORBIDDEN,
+                "{path} {header:?}: {}",
+                refused.text
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guessing_tokens_is_limited_like_every_request_of_nobody() {
+    let strict = |settings| PlatformSettings {
+        rate: Rate {
+            per_second: 0.01,
+            burst: 3.0,
+        },
+        ..settings
+    };
+    let world = World::with(strict).await;
+    let ann = Client::named(world.ports[0], "ann").await;
+    let guess = Client {
+        token: Some("e30.AAAA".into()),
+        ..ann.clone()
+    };
+    for _ in 0..2 {
+        assert_eq!(guess.get("/v1/me").await.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(guess.get("/v1/me").await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        ann.get("/v1/me").await.status,
+        StatusCode::OK,
+        "whoever has a token is told apart"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,10 +34,12 @@ impl ContentPublishDatabase {
             subject: user,
             scope: Scope::Key(user),
             members: "*",
-            condition: "NOT IS_DEFINED(c.WithdrawnAt)",
+            condition: "",
             parameters: Vec::new(),
         };
-        self.read_list(&list, request, |row| cancellations.hides(row)).await
+        // Not in the query: the withdrawal of one copy counts for those of other accounts, which may hear of it later.
+        let is_hidden = |row: &Notification| row.withdrawn_at.is_some() || cancellations.hides(row);
+        self.read_list(&list, request, is_hidden).await
     }
 
     /// Marks a notification as read, in whichever account it is.

@@ -110,10 +110,15 @@ impl Ordered for Notification {
         self.created_at
     }
 
-    /// Read once is read, whichever copy was marked.
+    /// Read once is read, and withdrawn once is withdrawn, whichever copy says so.
     fn united(self, copy: Notification) -> Notification {
         let read_at = self.read_at.into_iter().chain(copy.read_at).min();
+        let withdrawn_at = self.withdrawn_at.into_iter().chain(copy.withdrawn_at).min();
         let original = if copy.created_at < self.created_at { copy } else { self };
-        Notification { read_at, ..original }
+        Notification {
+            read_at,
+            withdrawn_at,
+            ..original
+        }
     }
 }

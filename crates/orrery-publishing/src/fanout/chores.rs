@@ -24,7 +24,7 @@ const BEAT_INTERVAL_QUIET: Duration = Duration::from_secs(20);
 const BUSY_FOR: Duration = Duration::from_secs(10);
 /// How often the outbox is looked at while something waits in it, and while nothing does.
 const OUTBOX_INTERVAL: Duration = Duration::from_secs(2);
-const OUTBOX_INTERVAL_QUIET: Duration = Duration::from_secs(60);
+const OUTBOX_INTERVAL_QUIET: Duration = Duration::from_secs(300);
 
 /// What the feeds of a role have told lately.
 #[derive(Debug)]

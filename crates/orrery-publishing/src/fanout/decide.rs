@@ -2,8 +2,9 @@
 //! the time.
 //!
 //! A first version notifies. A later version does not notify again, because what is remembered says that it is done, and adds
-//! its filters to that; and when nothing is remembered any more, the article is too old for it to be news. A retraction withdraws. Invariants: nobody is
-//! notified of one article twice; work that was cut short goes on where it stood, unless it is about other people now.
+//! its filters to that; and when nothing is remembered any more, the article is too old for it to be news. A retraction withdraws,
+//! whatever is remembered: notifications outlive that, and who asked for articles of before may have been told by nobody here.
+//! Invariants: nobody is notified of one article twice; work that was cut short goes on where it stood, unless it is about other people now.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,8 +64,6 @@ pub enum Why {
     Done,
     /// Too old to be news.
     Old,
-    /// It was retracted before anybody was notified.
-    Unknown,
 }
 
 pub fn decide(article: &Article, progress: Option<&Progress>, now_ms: u64) -> Decision {
@@ -106,7 +105,7 @@ fn all_filters(article: &Article, progress: &Progress) -> Vec<Filter> {
 
 fn withdraw(article: &Article, progress: Option<&Progress>) -> Decision {
     match progress {
-        None => Decision::Skip(Why::Unknown),
+        None => Decision::Withdraw(work(article.filters(), None)),
         Some(progress) if progress.phase == Phase::Withdrawn => Decision::Skip(Why::Done),
         Some(progress) => {
             // An edit may have moved the article to other subscribers after the first ones were told.
@@ -252,9 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_retraction_nobody_needs_to_hear_of_is_left_alone() {
+    fn a_retraction_of_what_is_no_longer_remembered_withdraws_and_one_that_is_done_is_left_alone() {
         let retracted = article().retracted(NOW);
-        assert_eq!(decide(&retracted, None, NOW), Decision::Skip(Why::Unknown));
+        let everybody = Work {
+            filters: article().filters(),
+            after_user: None,
+            n_users: 0,
+        };
+        assert_eq!(decide(&retracted, None, NOW), Decision::Withdraw(everybody));
         let done = progress(Phase::Withdrawn, None);
         assert_eq!(decide(&retracted, Some(&done), NOW), Decision::Skip(Why::Done));
     }

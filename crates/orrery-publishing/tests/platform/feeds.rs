@@ -3,7 +3,7 @@
 use orrery_publishing::database::Applied;
 use orrery_publishing::entity::{Article, Notification};
 use orrery_publishing::filter::Filter;
-use orrery_publishing::stream::{HubEvent, NotificationHub};
+use orrery_publishing::stream::{HubEvent, Listener, NotificationHub};
 
 use orrery_publishing::account::ReadAt;
 use orrery_publishing::{ContentPublishDatabase, PublishError};
@@ -121,6 +121,75 @@ async fn a_notification_is_marked_as_read_in_the_account_that_holds_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_has_not_heard_of_the_retraction_yet_is_not_shown() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, _, asia] = world.databases();
+    let copies = [notification_of_bob("usa", 7), notification_of_bob("asia", 9)];
+    usa.local().create(&copies[0]).await.unwrap();
+    asia.local().create(&copies[1]).await.unwrap();
+    until("it is seen", async || !feed(&asia, "bob").await.is_empty()).await;
+    let stored = usa
+        .local()
+        .read::<Notification>("bob", &copies[0].id, ReadAt::Near)
+        .await
+        .unwrap();
+    let withdrawn = stored.value.withdrawn(11);
+    usa.local().replace(&withdrawn, &stored.etag.unwrap()).await.unwrap();
+    until("the withdrawal is heard of", async || {
+        feed(&asia, "bob").await.is_empty()
+    })
+    .await;
+}
+
+/// Waits until the feeds of all accounts are read, each of which begins with saying that something may have been missed.
+async fn until_heard(listener: &mut Listener) {
+    for _ in 0..3 {
+        assert_eq!(listener.next().await, Some(HubEvent::Missed));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_hears_once_of_a_notification_that_several_accounts_have() {
+    let world = World::of_regions(1, 0).await;
+    let [usa, europe, asia] = world.databases();
+    let hub = NotificationHub::start(&europe, fast().poll);
+    let mut listener = hub.listen("bob");
+    until_heard(&mut listener).await;
+    let copies = [(&usa, "usa"), (&europe, "europe"), (&asia, "asia")];
+    let mut expected = Vec::new();
+    for (number, title) in ["Snow", "Ice"].into_iter().enumerate() {
+        let article = Article::new(format!("usa.{number}"), "usa", "ann", draft("sports", title), 5).unwrap();
+        let filters = vec![Filter::parse("sports").unwrap()];
+        for (database, account) in copies {
+            let copy = Notification::new("bob", &article, filters.clone(), None, account, 7);
+            database.local().create(&copy).await.unwrap();
+        }
+        expected.push(title);
+    }
+    let last = notification_of_bob("usa", 9);
+    until("every copy has come", async || feed(&europe, "bob").await.len() == 2).await;
+    // The feed of each account is heard in its order, so these come after every copy.
+    for (database, account) in copies {
+        let copy = Notification {
+            id: format!("last-{account}"),
+            ..last.clone()
+        };
+        database.local().create(&copy).await.unwrap();
+    }
+    let (mut titles, mut n_last) = (Vec::new(), 0);
+    while n_last < copies.len() {
+        match listener.next().await {
+            Some(HubEvent::New(heard)) if heard.id.starts_with("last-") => n_last += 1,
+            Some(HubEvent::New(heard)) => titles.push(heard.title),
+            other => panic!("{other:?}"),
+        }
+    }
+    titles.sort_by_key(|title| expected.iter().position(|known| known == title));
+    assert_eq!(titles, expected);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_hears_of_new_and_of_withdrawn_notifications() {
     let world = World::new().await;
     let [usa, _, asia] = world.databases();
@@ -129,25 +198,10 @@ async fn a_listener_hears_of_new_and_of_withdrawn_notifications() {
     let mut listener = hub.listen("aki");
     let mut other = hub.listen("zed");
     assert_eq!(hub.n_listeners(), 2);
+    until_heard(&mut listener).await;
     asia.create_subscription("aki", "sports").await.unwrap();
-    // The hub hears what happens after it has begun, so articles come until one is heard.
-    let publishing = async {
-        loop {
-            let article = usa
-                .publish_article("ann", draft("sports", "Snow"), None)
-                .await
-                .unwrap()
-                .article;
-            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-            if article.created_at == 0 {
-                return;
-            }
-        }
-    };
-    let heard = tokio::select! {
-        () = publishing => None,
-        event = listener.next() => event,
-    };
+    usa.publish_article("ann", draft("sports", "Snow"), None).await.unwrap();
+    let heard = listener.next().await;
     let Some(HubEvent::New(notification)) = heard else {
         panic!("{heard:?}")
     };

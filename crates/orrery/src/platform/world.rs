@@ -14,7 +14,7 @@ use orrery_node::geo::fleet::{Fleet, LinkInfo, Outage};
 use orrery_node::geo::link::LinkSettings;
 use orrery_node::geo::report::RegionInfo;
 use orrery_node::geo::topology::RegionState;
-use orrery_platform::{Extension, ExtensionAnswer, Platform, RegionUrl};
+use orrery_platform::{Extension, ExtensionAnswer, Platform, RegionUrl, is_local};
 use orrery_publishing::topology::AccountTable;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -301,7 +301,7 @@ impl Extension for World {
     ) -> std::pin::Pin<Box<dyn Future<Output = ExtensionAnswer> + Send + 'a>> {
         Box::pin(async move {
             // Whoever is not on this machine is told what a service without this API tells.
-            if !peer.to_canonical().is_loopback() {
+            if !is_local(&parts.headers, peer) {
                 return not_found("there is nothing here");
             }
             match self.handle(parts, &body).await {

@@ -1,8 +1,11 @@
 //! New notifications as they appear, for users who are looking at this moment.
 //!
 //! A hub reads the change feeds of all accounts from its own region, from now on, and hands each notification to the listeners
-//! of its user. Nothing is kept: a listener who was away reads the feed. Invariant: a slow listener loses events and is told so;
-//! it never holds up another one.
+//! of its user, once however many accounts have a copy (`told`). Nothing is kept: a listener who was away reads the feed.
+//! Invariants: whoever may have missed something is told so, be it that the listener was too slow or that an account's feed could
+//! only now be read; a slow listener never holds up another one.
+
+mod told;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +13,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use orrery_processor::store::MemoryLeases;
-use orrery_processor::{BatchContext, InstanceName, Poll, Processor, RawBatch, Running, StartFrom};
+use orrery_processor::{BatchContext, InstanceName, LeaseTiming, Poll, Processor, RawBatch, Running, StartFrom};
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -21,9 +24,18 @@ use crate::database::ContentPublishDatabase;
 use crate::entity::{Entity as _, Notification};
 use crate::error::Cause;
 use crate::supervise::{LONG_POLL, supervise};
+use told::{Said, Told};
 
 /// Events a listener may be behind.
 const BACKLOG: usize = 64;
+
+/// A hub's leases are in its own memory, where nobody else can want them: they need no looking after unless one is lost.
+const UNCONTESTED: LeaseTiming = LeaseTiming {
+    acquire: Duration::from_secs(13),
+    renew: Duration::from_secs(3600),
+    expiry: Duration::from_secs(3 * 3600),
+    lock: Duration::from_secs(30),
+};
 
 /// What a listener hears.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,11 +45,18 @@ pub enum HubEvent {
     Withdrawn {
         id: String,
     },
-    /// The listener was too slow: read the feed again.
+    /// The listener was too slow, or the hub did not hear of everything: read the feed again.
     Missed,
 }
 
-type Listeners = Arc<Mutex<HashMap<String, broadcast::Sender<HubEvent>>>>;
+/// The listeners of one user.
+#[derive(Debug)]
+struct Audience {
+    events: broadcast::Sender<HubEvent>,
+    told: Told,
+}
+
+type Listeners = Arc<Mutex<HashMap<String, Audience>>>;
 
 /// Hands new notifications to those who listen.
 #[derive(Debug)]
@@ -80,12 +99,13 @@ impl NotificationHub {
 
     pub fn listen(&self, user: &str) -> Listener {
         let mut listeners = lock(&self.listeners);
-        let sender = listeners
-            .entry(user.to_owned())
-            .or_insert_with(|| broadcast::Sender::new(BACKLOG));
+        let audience = listeners.entry(user.to_owned()).or_insert_with(|| Audience {
+            events: broadcast::Sender::new(BACKLOG),
+            told: Told::default(),
+        });
         Listener {
             user: user.to_owned(),
-            events: sender.subscribe(),
+            events: audience.events.subscribe(),
             listeners: Arc::clone(&self.listeners),
         }
     }
@@ -93,7 +113,7 @@ impl NotificationHub {
     pub fn n_listeners(&self) -> usize {
         lock(&self.listeners)
             .values()
-            .map(broadcast::Sender::receiver_count)
+            .map(|audience| audience.events.receiver_count())
             .sum()
     }
 
@@ -126,14 +146,14 @@ impl Drop for Listener {
         // This one still counts.
         if listeners
             .get(&self.user)
-            .is_some_and(|sender| sender.receiver_count() <= 1)
+            .is_some_and(|audience| audience.events.receiver_count() <= 1)
         {
             listeners.remove(&self.user);
         }
     }
 }
 
-fn lock(listeners: &Listeners) -> std::sync::MutexGuard<'_, HashMap<String, broadcast::Sender<HubEvent>>> {
+fn lock(listeners: &Listeners) -> std::sync::MutexGuard<'_, HashMap<String, Audience>> {
     listeners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -144,11 +164,12 @@ async fn start_source(
     poll: Poll,
 ) -> Result<Running, Cause> {
     let connected = database.accounts()[account].connected().await?;
+    let heard = Arc::clone(&listeners);
     let delegate = move |batch: RawBatch, _: BatchContext| {
         batch
             .iter()
             .filter_map(|change| change.current.as_ref())
-            .for_each(|item| tell(&listeners, item));
+            .for_each(|item| tell(&heard, item));
         std::future::ready(Ok::<(), Cause>(()))
     };
     let processor = Processor::builder("notification-hub")
@@ -157,8 +178,20 @@ async fn start_source(
         .instance(InstanceName::new("hub")?)
         .start_from(StartFrom::Now)
         .poll(poll)
+        .lease_timing(UNCONTESTED)
+        .look_when_alone(UNCONTESTED.renew)
         .build_raw(delegate)?;
-    Ok(processor.start().await?)
+    let running = processor.start().await?;
+    // From here on everything of this account is heard; whoever listened before may have missed some of it.
+    tell_all(&listeners, &HubEvent::Missed);
+    Ok(running)
+}
+
+fn tell_all(listeners: &Listeners, event: &HubEvent) {
+    for audience in lock(listeners).values() {
+        // Whoever left meanwhile needs no event.
+        let _ = audience.events.send(event.clone());
+    }
 }
 
 fn tell(listeners: &Listeners, item: &Value) {
@@ -168,20 +201,27 @@ fn tell(listeners: &Listeners, item: &Value) {
     let Some(user) = item.get("UserId").and_then(Value::as_str) else {
         return;
     };
-    let Some(sender) = lock(listeners).get(user).cloned() else {
+    let mut listeners = lock(listeners);
+    let Some(audience) = listeners.get_mut(user) else {
         return;
     };
     let Ok(notification) = serde_json::from_value::<Notification>(item.clone()) else {
         return;
     };
-    let event = match notification.withdrawn_at {
-        Some(_) => HubEvent::Withdrawn { id: notification.id },
-        // Marked as read is no news.
-        None if notification.read_at.is_some() => return,
-        None => HubEvent::New(Box::new(notification)),
+    let said = match (notification.withdrawn_at, notification.read_at) {
+        (Some(_), _) => Said::Withdrawn,
+        (None, Some(_)) => Said::Read,
+        (None, None) => Said::New,
+    };
+    if !audience.told.is_news(&notification.id, said) {
+        return;
+    }
+    let event = match said {
+        Said::Withdrawn => HubEvent::Withdrawn { id: notification.id },
+        _ => HubEvent::New(Box::new(notification)),
     };
     // Whoever left meanwhile needs no event.
-    let _ = sender.send(event);
+    let _ = audience.events.send(event);
 }
 
 /// How often a hub asks servers that do not hold an answer back.
