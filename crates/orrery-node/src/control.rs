@@ -104,6 +104,11 @@ impl Control {
         .await
     }
 
+    /// Whether the log is this node's to write.
+    pub fn is_owner(&self) -> bool {
+        self.is_owner.load(Ordering::Acquire)
+    }
+
     pub fn log(&self) -> Arc<dyn Log> {
         Arc::clone(&self.log.read().unwrap_or_else(PoisonError::into_inner))
     }

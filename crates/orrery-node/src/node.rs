@@ -228,9 +228,12 @@ impl Node {
         let is_write = authorize::is_write(&operation);
         let shows_catalogue = matches!(operation, Operation::Metadata(_) | Operation::PartitionRanges { .. });
         let shown = match self.duty.promise {
-            Promise::Within(_) => self.control.shown(),
-            Promise::Local | Promise::Everywhere => Lsn::ZERO,
+            Promise::Within(_) | Promise::Everywhere => self.control.shown(),
+            Promise::Local => Lsn::ZERO,
         };
+        if !is_write && shows_catalogue && self.asks_about_catalogue(&options) {
+            Box::pin(self.catch_up_with_catalogue()).await?;
+        }
         // Boxed where it is rare: what a request could be besides is not part of every request's state.
         let answered = match operation {
             Operation::Metadata(operation) => Box::pin(metadata::execute(self, &principal, operation)).await,
@@ -285,7 +288,7 @@ impl Node {
         // That there is no such container is read from the catalogue, too.
         let is_missing = |failure: &Failure| failure.error.status() == Status::PARENT_NOT_FOUND;
         if !is_write && (shows_catalogue || answered.as_ref().is_err_and(is_missing)) {
-            Box::pin(self.confirm_catalogue(&options, shown)).await?;
+            Box::pin(self.confirm_catalogue(&options, shown, shows_catalogue)).await?;
         }
         answered
     }
@@ -350,6 +353,9 @@ impl Node {
     /// Before a strong read answers with what a partition held at `lsn`: waits until every region that serves has it, so
     /// that no later read anywhere shows less. Other reads do not wait.
     pub(crate) async fn confirm(&self, options: &Options, partition: &Partition, lsn: Lsn) -> Result<()> {
+        if self.asks_about(options, partition) {
+            return self.prove_shown(partition.log.id(), lsn).await;
+        }
         if self.duty.clustered && options.level(self.account().consistency) == Consistency::Strong {
             // After the snapshot was taken: nobody else had written by then.
             partition.log.barrier().await.map_err(unreadable)?;
@@ -361,7 +367,7 @@ impl Node {
             // Asked first: what was read by a region that was left out does not become right when it is taken back.
             self.check_in_quorum()?;
             // Who was told by another region and now writes itself is told no more.
-            if partition.is_told() && self.duty.writes() {
+            if partition.is_told() && !self.duty.clustered && self.duty.writes() {
                 return Err(cannot_tell());
             }
             tokio::select! {
@@ -389,7 +395,13 @@ impl Node {
     }
 
     /// The same before an answer that says what the catalogue said at some time after `shown`.
-    async fn confirm_catalogue(&self, options: &Options, shown: Lsn) -> Result<()> {
+    async fn confirm_catalogue(&self, options: &Options, shown: Lsn, has_caught_up: bool) -> Result<()> {
+        if self.asks_about_catalogue(options) {
+            if !has_caught_up {
+                self.prove_missing(shown).await?;
+            }
+            return self.prove_shown(LogId::SYSTEM, self.control.shown()).await;
+        }
         if self.is_strong(options) {
             self.check_in_quorum()?;
             self.control.wait_committed(self.control.shown()).await?;
@@ -404,6 +416,9 @@ impl Node {
     /// Before a read takes its snapshot: under bounded staleness this region must lack nothing that was acknowledged too long
     /// ago. Reads that ask for less do not wait.
     pub(crate) async fn await_bound(&self, options: &Options, partition: &Partition) -> Result<()> {
+        if self.asks_about(options, partition) {
+            return self.catch_up_with(&*partition.log).await;
+        }
         match self.bound_of(options) {
             Some(age) => self.duty.freshness.wait(&*partition.log, None, age).await,
             None => Ok(()),

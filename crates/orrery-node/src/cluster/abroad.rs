@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use orrery_model::{Epoch, LogId, Lsn};
+use orrery_model::{Epoch, LogId, Lsn, Position};
 use orrery_partition::storage::Log;
 use tokio::time::Instant;
 
@@ -26,6 +26,56 @@ impl Node {
     /// Does what the account promises depend on how far its regions are?
     pub fn heeds_regions(&self) -> bool {
         self.duty.promise != Promise::Local
+    }
+
+    /// Is a write acknowledged when every region that counts has it?
+    pub fn promises_everywhere(&self) -> bool {
+        self.duty.promise == Promise::Everywhere
+    }
+
+    /// This region writes in that epoch, zero when another one does, and cannot have been replaced before `until`.
+    pub fn set_reign(&self, epoch: Epoch, until: Option<Instant>) {
+        self.duty.set_reign(epoch, until);
+    }
+
+    /// The epoch in which this region writes, and for how long it is sure not to be replaced.
+    pub fn reign(&self) -> (Epoch, Option<Duration>) {
+        self.duty.reign()
+    }
+
+    /// Waits until every region that counts has these logs, which this node writes, and this region has not been replaced. `false` when
+    /// it has.
+    pub async fn commits(&self, heads: &[(LogId, Lsn)]) -> bool {
+        for (log, lsn) in heads {
+            if !self.duty.commits(*log, *lsn).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The other regions that count while this one writes.
+    pub fn counted_regions(&self) -> BTreeSet<RegionId> {
+        self.duty.progress.members()
+    }
+
+    /// Age of the oldest transaction of a log that this node writes and another region lacks.
+    pub fn age_lacked_by(&self, region: RegionId) -> Duration {
+        let mut logs = self.owned_logs();
+        if self.duty.writes() {
+            logs.insert(LogId::SYSTEM);
+        }
+        let ages = logs.iter().map(|log| self.duty.progress.of(*log).lag(region).age);
+        ages.max().unwrap_or_default()
+    }
+
+    /// Where this node's copies of logs stand, as far as its readers see them: what exists is shown a moment after it has come.
+    pub fn visible_positions(&self) -> BTreeMap<LogId, Position> {
+        let mut positions = self.positions();
+        if let Some(system) = positions.get_mut(&LogId::SYSTEM) {
+            system.lsn = system.lsn.min(self.control.shown());
+        }
+        positions
     }
 
     /// Says which other regions count while this one writes.

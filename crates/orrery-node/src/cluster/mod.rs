@@ -5,8 +5,8 @@
 //! decides who tries: the store fences whoever was replaced. [`roles`] lets a node begin and cease to own logs,
 //! [`following`] keeps its catalogue in step with a log that moves by itself, [`reach`] says which logs a request is about, and
 //! [`answerable`] which reads any node may answer. Where the account has other regions, [`reader`] answers in one
-//! that follows, [`regional`] lets one region hand over to another, [`abroad`] is what regions learn of each other's progress, and
-//! [`cut_off`] keeps what one had alone.
+//! that follows, [`regional`] lets one region hand over to another, [`abroad`] is what regions learn of each other's progress,
+//! [`quorum`] how many of them have to agree, [`proofs`] what strong reads ask, and [`cut_off`] keeps what one had alone.
 //!
 //! Invariant: a node adds nothing to a log it does not own, and only the coordinator drops any.
 
@@ -17,6 +17,8 @@ mod following;
 pub mod lease;
 pub mod place;
 pub mod placement;
+pub(crate) mod proofs;
+pub mod quorum;
 mod reach;
 mod reader;
 mod regional;

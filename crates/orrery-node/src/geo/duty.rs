@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
 use tokio::sync::Notify;
+use tokio::time::Instant as Moment;
 
 use super::bounds::Bounds;
 use super::freshness::Freshness;
 use super::progress::{LogProgress, Progress};
 use crate::account::Account;
 use crate::api::Consistency;
+use crate::cluster::proofs::Proofs;
 use crate::watched::Watched;
 
 /// How long an acknowledgement waits for the other regions under strong consistency.
@@ -41,6 +43,29 @@ pub struct Duty {
     follows: AtomicBool,
     /// In a cluster: until when this node may act as the one that writes the system log, whatever else it believes.
     until: RwLock<Option<Instant>>,
+    /// In a cluster under strong consistency, while its region writes.
+    reign: Watched<Reign>,
+    /// The same for what this node does not write.
+    pub proofs: Proofs,
+}
+
+/// Until when no other region can have taken over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reign {
+    /// In which the region writes; zero while another one does.
+    epoch: Epoch,
+    until: Option<Moment>,
+}
+
+impl Reign {
+    fn term(&self) -> Term {
+        Term(u64::from(self.epoch.0))
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let left = self.until?.saturating_duration_since(Moment::now());
+        (!left.is_zero()).then_some(left)
+    }
 }
 
 /// Gives out numbers of epochs, durably and to all regions of an account together.
@@ -90,6 +115,8 @@ impl Duty {
             fenced: Notify::new(),
             follows: AtomicBool::new(false),
             until: RwLock::new(None),
+            reign: Watched::default(),
+            proofs: Proofs::default(),
         }
     }
 
@@ -144,6 +171,36 @@ impl Duty {
 
     pub fn set_until(&self, until: Option<Instant>) {
         *self.until.write().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// The region writes in this epoch, zero when another one does, and cannot have been replaced before `until`.
+    pub fn set_reign(&self, epoch: Epoch, until: Option<Moment>) {
+        self.reign.set(Reign { epoch, until });
+    }
+
+    /// The epoch in which the region writes, and for how long it cannot be replaced.
+    pub fn reign(&self) -> (Epoch, Option<Duration>) {
+        let reign = self.reign.read();
+        (reign.epoch, reign.left())
+    }
+
+    /// Completes when the region is sure that it has not been replaced: `true`; or when it writes in another epoch, or not at all.
+    async fn reigns(&self, term: Term) -> bool {
+        let mut reigns = false;
+        let is_known = |reign: &Reign| {
+            reigns = reign.term() == term && reign.left().is_some();
+            reigns || reign.term() != term
+        };
+        self.reign.wait_for(is_known).await;
+        reigns
+    }
+
+    /// In a cluster: waits until every region that counts has a log up to `lsn` and this one has not been replaced. `false` when
+    /// it has.
+    pub async fn commits(&self, log: LogId, lsn: Lsn) -> bool {
+        let term = self.reign.read().term();
+        self.progress.of(log).wait_committed(lsn).await;
+        self.reigns(term).await
     }
 
     /// Whether there may be a log that is written here.
@@ -237,10 +294,11 @@ impl LogDuty {
         self.owned.is_some()
     }
 
-    /// The term that runs now. In a cluster nothing that was appended is ever cut off, whoever owns the log by then.
+    /// The term that runs now. In a cluster nothing that was appended is ever cut off, whoever owns the log by then, unless another
+    /// region takes over.
     pub fn term(&self) -> Term {
         match self.owned {
-            Some(_) => Term::default(),
+            Some(_) => self.duty.reign.read().term(),
             None => *self.duty.term.read(),
         }
     }
@@ -248,6 +306,11 @@ impl LogDuty {
     /// Waits until every region that counts has `lsn`, which was appended or read in `term`. `false` when the term ended
     /// first: whether the others have it is not known then, and may never be.
     pub async fn committed_in(&self, term: Term, lsn: Lsn) -> bool {
+        if self.is_clustered() {
+            self.progress.wait_committed(lsn).await;
+            // Asked last: whoever takes over waits until this can have been answered by nobody.
+            return self.duty.reigns(term).await;
+        }
         let committed = tokio::select! {
             biased;
             // Both are safe to drop.
@@ -260,7 +323,11 @@ impl LogDuty {
     /// The same for what was read just now.
     pub async fn committed_now(&self, lsn: Lsn) -> bool {
         let term = self.term();
-        self.duty.writes() && self.committed_in(term, lsn).await
+        let writes = match self.is_clustered() {
+            true => self.is_owned(),
+            false => self.duty.writes(),
+        };
+        writes && self.committed_in(term, lsn).await
     }
 
     /// The log is another's.

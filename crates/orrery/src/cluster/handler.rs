@@ -5,6 +5,7 @@
 //! read when it has come so far. While nobody owns what a request is about, it waits. A request that was surely not
 //! executed is tried again with the next owner; a write that may have been executed answers 408, as the service does.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use orrery_gateway::handler::{Answer, BoxFuture, Command};
 use orrery_gateway::relay::codec::{RelayedAnswer, decode_answer};
 use orrery_gateway::relay::{Administration, Carried, Original, Relay, session_of};
 use orrery_gateway::wire::ItemWrite;
-use orrery_model::{Error, Lsn, Result, Status};
+use orrery_model::{Error, LogId, Lsn, Result, Status};
 use orrery_node::account::{Account, AccountKeys};
 use orrery_node::api::Consistency;
 use orrery_node::cluster::Reach;
@@ -26,7 +27,7 @@ use orrery_node::{Failure, Reply, Request};
 use orrery_storage::nats::calls::{Caller, Silence};
 
 use super::home;
-use super::questions::Questions;
+use super::questions::{Demand, Questions};
 use super::station::{Place, Scope, Station};
 use super::task::{Task, Waiting};
 
@@ -263,11 +264,10 @@ impl ClusterHandler {
         match (&task.reach, place) {
             (Reach::Logs { logs, reads: true }, Place::Scattered) => {
                 let level = request.options.level(node.account().consistency);
-                let proven = level == Consistency::Strong;
-                let heads = self.questions.heads(&self.station, logs, proven).await?;
-                let reached = heads.iter().map(|(log, lsn)| node.reaches(*log, *lsn));
-                let reached = futures::future::join_all(reached);
-                tokio::time::timeout(VIEW_WAIT, reached).await.ok()?;
+                // Among regions a strong read asks by itself, partition by partition.
+                if level != Consistency::Strong || !node.promises_everywhere() {
+                    self.await_view(logs, level).await?;
+                }
                 let grounds = node.grounds_of(logs)?;
                 let answer = node.execute(request.clone()).await;
                 // What it is about may have been split, merged or deleted meanwhile.
@@ -276,6 +276,19 @@ impl ClusterHandler {
             }
             _ => None,
         }
+    }
+
+    /// Waits until this node's view has what the owners of logs have. `None` when that is not to be had.
+    async fn await_view(&self, logs: &BTreeSet<LogId>, level: Consistency) -> Option<()> {
+        let demand = match level {
+            Consistency::Strong => Demand::Ownership,
+            _ => Demand::Nothing,
+        };
+        let heads = self.questions.heads(&self.station, logs, demand).await?;
+        let node = &self.station.node;
+        let reached = heads.iter().map(|(log, lsn)| node.reaches(*log, *lsn));
+        let reached = futures::future::join_all(reached);
+        tokio::time::timeout(VIEW_WAIT, reached).await.ok().map(drop)
     }
 
     /// Passes a request on to a node, and waits for its answer as long as it is the one to ask, and a moment longer.

@@ -3,16 +3,17 @@
 //!
 //! | | Bytes |
 //! |---|---|
-//! | question | version `01`, kind (1): `01` has it caught up, with an LSN of the system log (8); `02` where logs stand, whether to prove ownership by a write (1), then logs (8 each); `03` where everything stands |
-//! | answer | to `01` the LSN of the system log up to which it has (8); to `02` an LSN per log (8 each), or nothing when one is not its own; to `03` log and LSN (8 each) of the catalogue and of every log whose owner could say, or nothing when it does not coordinate the writes of its region |
+//! | question | version `01`, kind (1): `01` has it caught up, with an LSN of the system log (8); `02` where logs stand, what to prove (1): `00` nothing, `01` ownership, by a write, `02` also that a region counts, with its number (4), then logs (8 each); `03` where everything stands; `04` where logs (8 each) stand, proven; `05` how long the region cannot be replaced |
+//! | answer | to `01` the LSN of the system log up to which it has (8); to `02` an LSN per log (8 each), or nothing when one is not its own; to `03` and `04` log and LSN (8 each) of the catalogue and of every log whose owner could say, or nothing when it does not coordinate the writes of its region; to `05` the epoch it writes in and milliseconds (8 each), or nothing when it is not sure |
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use orrery_model::{LogId, Lsn};
+use orrery_model::{Epoch, LogId, Lsn};
 use orrery_node::cluster::Reach;
+use orrery_node::geo::topology::RegionId;
 use orrery_storage::nats::calls::{Answerer, Caller};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,10 @@ const VERSION: u8 = 1;
 const CAUGHT_UP: u8 = 1;
 const HEADS: u8 = 2;
 const EVERYTHING: u8 = 3;
+const PROVEN: u8 = 4;
+const REIGN: u8 = 5;
+/// How long an owner waits until every region that counts has what it is asked about.
+const COMMIT_WAIT: Duration = Duration::from_secs(2);
 /// How long a node that lags tries to catch up before it says how far it is.
 const CATCHING_UP: Duration = Duration::from_secs(1);
 /// How long an answer may take.
@@ -33,8 +38,21 @@ const ASK_AGAIN: Duration = Duration::from_millis(25);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
     CaughtUp(Lsn),
-    Heads { proven: bool, logs: BTreeSet<LogId> },
+    Heads { demand: Demand, logs: BTreeSet<LogId> },
     Everything,
+    Proven { logs: BTreeSet<LogId> },
+    Reign,
+}
+
+/// What an owner has to prove before it tells where its logs stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    Nothing,
+    /// That it is the owner, by a write; under strong consistency of several regions also that every region which counts has them up to
+    /// there, and that none can have taken over.
+    Ownership,
+    /// The same where a region counts.
+    Counting(RegionId),
 }
 
 impl Question {
@@ -46,12 +64,24 @@ impl Question {
                 bytes.put_u8(CAUGHT_UP);
                 bytes.put_u64(lsn.0);
             }
-            Question::Heads { proven, logs } => {
+            Question::Heads { demand, logs } => {
                 bytes.put_u8(HEADS);
-                bytes.put_u8(u8::from(*proven));
+                match demand {
+                    Demand::Nothing => bytes.put_u8(0),
+                    Demand::Ownership => bytes.put_u8(1),
+                    Demand::Counting(region) => {
+                        bytes.put_u8(2);
+                        bytes.put_u32(region.0);
+                    }
+                }
                 logs.iter().for_each(|log| bytes.put_u64(log.0));
             }
             Question::Everything => bytes.put_u8(EVERYTHING),
+            Question::Proven { logs } => {
+                bytes.put_u8(PROVEN);
+                logs.iter().for_each(|log| bytes.put_u64(log.0));
+            }
+            Question::Reign => bytes.put_u8(REIGN),
         }
         bytes.freeze()
     }
@@ -64,11 +94,20 @@ impl Question {
         match bytes.try_get_u8().ok()? {
             CAUGHT_UP => (bytes.len() == 8).then(|| Question::CaughtUp(Lsn(bytes.get_u64()))),
             HEADS => {
-                let proven = bytes.try_get_u8().ok()? == 1;
+                let demand = match bytes.try_get_u8().ok()? {
+                    0 => Demand::Nothing,
+                    1 => Demand::Ownership,
+                    2 => Demand::Counting(RegionId(bytes.try_get_u32().ok()?)),
+                    _ => return None,
+                };
                 let logs = numbers(bytes)?.into_iter().map(LogId).collect();
-                Some(Question::Heads { proven, logs })
+                Some(Question::Heads { demand, logs })
             }
             EVERYTHING => bytes.is_empty().then_some(Question::Everything),
+            PROVEN => Some(Question::Proven {
+                logs: numbers(bytes)?.into_iter().map(LogId).collect(),
+            }),
+            REIGN => bytes.is_empty().then_some(Question::Reign),
             _ => None,
         }
     }
@@ -122,13 +161,13 @@ impl Questions {
     }
 
     /// Where logs stand with whoever owns them, all of it learned after this was called. `None` when somebody could not say.
-    pub async fn heads(&self, station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Option<Vec<(LogId, Lsn)>> {
-        let heads = self.heads_known(station, logs, proven).await;
+    pub async fn heads(&self, station: &Station, logs: &BTreeSet<LogId>, demand: Demand) -> Option<Vec<(LogId, Lsn)>> {
+        let heads = self.heads_known(station, logs, demand).await;
         (heads.len() == logs.len()).then_some(heads)
     }
 
     /// The same as far as it is known.
-    async fn heads_known(&self, station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Vec<(LogId, Lsn)> {
+    async fn heads_known(&self, station: &Station, logs: &BTreeSet<LogId>, demand: Demand) -> Vec<(LogId, Lsn)> {
         let routes = station.routes();
         let mut by_owner: std::collections::BTreeMap<Option<String>, BTreeSet<LogId>> = Default::default();
         for log in logs {
@@ -141,11 +180,11 @@ impl Questions {
         }
         let asked = by_owner.into_iter().map(|(owner, logs)| async move {
             match owner {
-                None => own_heads(station, &logs, proven).await,
+                None => own_heads(station, &logs, demand).await,
                 Some(owner) => {
                     let logs_asked = logs.clone();
                     let question = Question::Heads {
-                        proven,
+                        demand,
                         logs: logs_asked,
                     };
                     let heads = self.ask(&owner, &question).await?;
@@ -161,19 +200,72 @@ impl Questions {
     async fn everything(&self, station: &Station) -> Option<Vec<(LogId, Lsn)>> {
         let epoch = station.serving_epoch()?;
         let system = (LogId::SYSTEM, station.node.system_lsn());
-        let mut heads = self.heads_known(station, &station.node.serving_logs(), false).await;
+        let logs = station.node.serving_logs();
+        let mut heads = self.heads_known(station, &logs, Demand::Nothing).await;
         heads.push(system);
         (station.serving_epoch() == Some(epoch)).then_some(heads)
     }
+
+    /// Where logs of the own region stand, the catalogue's among them, each proven by its owner; those that could be. Nothing when this
+    /// node does not coordinate the region's writes.
+    pub async fn proven(
+        &self,
+        station: &Station,
+        logs: &BTreeSet<LogId>,
+        counting: Option<RegionId>,
+    ) -> Vec<(LogId, Lsn)> {
+        let Some(epoch) = station.serving_epoch() else {
+            return Vec::new();
+        };
+        let demand = counting.map_or(Demand::Ownership, Demand::Counting);
+        let mut others = logs.clone();
+        let asks_about_system = others.remove(&LogId::SYSTEM);
+        let system = async {
+            match asks_about_system {
+                true => own_system(station, demand).await,
+                false => None,
+            }
+        };
+        let (mut heads, system) = tokio::join!(self.heads_known(station, &others, demand), system);
+        heads.extend(system.map(|lsn| (LogId::SYSTEM, lsn)));
+        match station.serving_epoch() == Some(epoch) {
+            true => heads,
+            false => Vec::new(),
+        }
+    }
+}
+
+/// Asks the node that acts for the region that writes where logs stand there, proven. Those of which it says nothing are left out.
+pub async fn ask_proven(caller: &Caller, store: &str, node: &str, logs: &BTreeSet<LogId>) -> Vec<(LogId, Lsn)> {
+    let question = Question::Proven { logs: logs.clone() };
+    let answer = caller.ask(&subject(store, node), question.encode(), PATIENCE).await;
+    answer.ok().and_then(pairs).unwrap_or_default()
+}
+
+/// Asks the node that acts for the own region in which epoch that writes, and for how long it cannot be replaced.
+pub async fn ask_reign(caller: &Caller, store: &str, node: &str) -> Option<(Epoch, Duration)> {
+    let answer = caller
+        .ask(&subject(store, node), Question::Reign.encode(), PATIENCE)
+        .await;
+    let numbers = numbers(answer.ok()?)?;
+    let [epoch, left_ms] = numbers.as_slice() else {
+        return None;
+    };
+    Some((Epoch(u32::try_from(*epoch).ok()?), Duration::from_millis(*left_ms)))
+}
+
+fn pairs(bytes: Bytes) -> Option<Vec<(LogId, Lsn)>> {
+    let numbers = numbers(bytes)?;
+    let (pairs, rest) = numbers.as_chunks::<2>();
+    let pair = |[log, lsn]: &[u64; 2]| (LogId(*log), Lsn(*lsn));
+    rest.is_empty().then(|| pairs.iter().map(pair).collect())
 }
 
 /// Asks the node that acts for the region that writes where everything stands there. `None` when it does not say.
 pub async fn ask_everything(caller: &Caller, store: &str, node: &str) -> Option<Vec<(LogId, Lsn)>> {
     let subject = subject(store, node);
     let answer = caller.ask(&subject, Question::Everything.encode(), PATIENCE).await;
-    let numbers = numbers(answer.ok()?)?;
-    let (pairs, rest) = numbers.as_chunks::<2>();
-    (rest.is_empty() && !pairs.is_empty()).then(|| pairs.iter().map(|[log, lsn]| (LogId(*log), Lsn(*lsn))).collect())
+    pairs(answer.ok()?).filter(|heads| !heads.is_empty())
 }
 
 /// What a node of a store listens to.
@@ -183,19 +275,46 @@ pub fn subject(store: &str, node: &str) -> String {
 
 /// Where logs stand that this node owns. It did so before it looked, so it had everything, and after: nobody had written them
 /// by then.
-async fn own_heads(station: &Station, logs: &BTreeSet<LogId>, proven: bool) -> Option<Vec<(LogId, Lsn)>> {
+async fn own_heads(station: &Station, logs: &BTreeSet<LogId>, demand: Demand) -> Option<Vec<(LogId, Lsn)>> {
     let reach = Reach::Logs {
         logs: logs.clone(),
         reads: true,
     };
-    if station.place(&reach) != Place::Here {
+    if station.place(&reach) != Place::Here || !counts(station, demand) {
         return None;
     }
     let heads = station.node.heads(logs)?;
-    if proven && !station.node.proves_logs(logs).await {
+    if demand != Demand::Nothing && !(station.node.proves_logs(logs).await && commits(station, &heads).await) {
         return None;
     }
     (station.place(&reach) == Place::Here).then_some(heads)
+}
+
+/// The same of the catalogue.
+async fn own_system(station: &Station, demand: Demand) -> Option<Lsn> {
+    if !station.leads() || !counts(station, demand) {
+        return None;
+    }
+    let lsn = station.node.system_lsn();
+    let is_proven = station.node.proves_ownership().await && commits(station, &[(LogId::SYSTEM, lsn)]).await;
+    (is_proven && station.leads()).then_some(lsn)
+}
+
+/// Whether the region counts that is asked about.
+fn counts(station: &Station, demand: Demand) -> bool {
+    match demand {
+        Demand::Counting(region) => station.node.counted_regions().contains(&region),
+        Demand::Nothing | Demand::Ownership => true,
+    }
+}
+
+/// Under strong consistency of several regions: whether all that count have logs up to there, and none has taken over.
+async fn commits(station: &Station, heads: &[(LogId, Lsn)]) -> bool {
+    if !station.node.promises_everywhere() {
+        return true;
+    }
+    let committed = tokio::time::timeout(COMMIT_WAIT, station.node.commits(heads)).await;
+    committed.unwrap_or(false)
 }
 
 /// Answers what other nodes ask, until it is told to stop.
@@ -228,18 +347,29 @@ async fn answer(station: &Station, questions: &Questions, question: Option<Quest
             let _ = tokio::time::timeout(CATCHING_UP, station.node.carries_out(lsn)).await;
             bytes.put_u64(station.node.carried_out().0);
         }
-        Some(Question::Heads { proven, logs }) => {
-            let heads = own_heads(station, &logs, proven).await.unwrap_or_default();
+        Some(Question::Heads { demand, logs }) => {
+            let heads = own_heads(station, &logs, demand).await.unwrap_or_default();
             heads.iter().for_each(|(_, lsn)| bytes.put_u64(lsn.0));
         }
         Some(Question::Everything) => {
-            for (log, lsn) in questions.everything(station).await.unwrap_or_default() {
-                bytes.put_u64(log.0);
-                bytes.put_u64(lsn.0);
+            put_pairs(&mut bytes, &questions.everything(station).await.unwrap_or_default());
+        }
+        Some(Question::Proven { logs }) => put_pairs(&mut bytes, &questions.proven(station, &logs, None).await),
+        Some(Question::Reign) => {
+            if let (epoch, Some(left)) = station.node.reign() {
+                bytes.put_u64(u64::from(epoch.0));
+                bytes.put_u64(left.as_millis() as u64);
             }
         }
     }
     bytes.freeze()
+}
+
+fn put_pairs(bytes: &mut BytesMut, pairs: &[(LogId, Lsn)]) {
+    for (log, lsn) in pairs {
+        bytes.put_u64(log.0);
+        bytes.put_u64(lsn.0);
+    }
 }
 
 #[cfg(test)]
@@ -252,9 +382,18 @@ mod tests {
         for question in [
             Question::CaughtUp(Lsn(77)),
             Question::Everything,
-            Question::Heads { proven: true, logs },
+            Question::Reign,
+            Question::Proven { logs: logs.clone() },
             Question::Heads {
-                proven: false,
+                demand: Demand::Counting(RegionId(2)),
+                logs: logs.clone(),
+            },
+            Question::Heads {
+                demand: Demand::Ownership,
+                logs,
+            },
+            Question::Heads {
+                demand: Demand::Nothing,
                 logs: BTreeSet::new(),
             },
         ] {

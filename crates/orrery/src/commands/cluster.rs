@@ -15,7 +15,7 @@ use orrery_storage::nats::{Client, calls};
 
 use super::node::ServersFlags;
 use crate::cluster::records::{self, LEASE, NODES, NodeRecord, PLACEMENT};
-use crate::cluster::regions::{self, init::check_consistency};
+use crate::cluster::regions;
 use crate::cluster::settings::ServersConfig;
 use crate::cluster::{connect, roster};
 use crate::config::consistency;
@@ -85,7 +85,7 @@ async fn init(config: &ServersConfig) -> Result<()> {
 }
 
 async fn init_region(config: &ServersConfig, region: &str, regions: &[String], level: &str) -> Result<()> {
-    check_consistency(consistency(level)?, regions)?;
+    consistency(level)?;
     let client = connect(config).await?;
     let topology = regions::init::init(&client, &config.store, region, regions).await?;
     let streams = NatsStore::streams(client, &config.store).await?;

@@ -17,19 +17,14 @@ use crate::{become_equal, create_container, create_container_named};
 const N_ANSWERS: usize = 20;
 
 /// A recorder of requests to both regions, about a container of its own that has arrived in both.
-fn recorder(level: Consistency, nodes: &[Node; 2], round: usize) -> Recorder {
+fn recorder(level: Consistency, nodes: &[Node], round: usize) -> Recorder {
     let name = format!("round-{round}");
     create_container_named(&nodes[0], &name);
     let link = format!("dbs/db/colls/{name}");
-    let has_arrived = || {
-        nodes[1]
-            .client()
-            .get(&format!("/{link}"), "colls", &link)
-            .unwrap()
-            .status
-            == 200
-    };
-    assert!(eventually(has_arrived), "the container arrives");
+    for node in &nodes[1..] {
+        let found = || node.client().get(&format!("/{link}"), "colls", &link).unwrap();
+        assert!(eventually(|| found().status == 200), "the container arrives");
+    }
     let recorder = Recorder::new(level, &name);
     for (node, name) in nodes.iter().zip(NAMES) {
         recorder.add(name, node.port);
@@ -59,6 +54,45 @@ fn judge(history: &History, level: Consistency, round: usize) {
     checks::check(history, level, bounds).unwrap_or_else(|broken| panic!("round {round}, {level:?}: {broken}"));
     let n_least = n_read(NAMES[0]).min(n_read(NAMES[1]));
     assert!(n_least > 20, "both regions answered");
+}
+
+/// The regions have to hear of each other before writes move.
+fn move_writes(nodes: &[Node], to: usize) {
+    let is_moved = || nodes[to].region(&["failover", NAMES[to]]).status.success();
+    assert!(eventually(is_moved), "{:?}", nodes[to].region(&["failover", NAMES[to]]));
+}
+
+/// Three regions: one that follows is cut off, writes move, and the region that takes them then is cut off and taken over from.
+#[test]
+fn strong_clients_of_all_regions_see_one_order_of_everything_whatever_is_cut_off() {
+    let level = Consistency::Strong;
+    let world = World::of_account(3, "Strong", &[]);
+    let [west, north] = world.both();
+    let nodes = [west, north, world.node(2)];
+    create_container(&nodes[0]);
+    for round in 1..=rounds(1, 10) {
+        let history = recorder(level, &nodes, round).record(|recorder| {
+            recorder.go_on(N_ANSWERS);
+            world.regions.sites[2].link.cut();
+            recorder.go_on(N_ANSWERS);
+            world.regions.sites[2].link.heal();
+            recorder.go_on(N_ANSWERS);
+            move_writes(&nodes, 1);
+            recorder.go_on(N_ANSWERS);
+
+            world.regions.sites[1].link.cut();
+            recorder.shun(NAMES[1], true);
+            let is_taken = || nodes[0].region(&["offline", NAMES[1]]).status.success();
+            assert!(eventually(is_taken), "{:?}", nodes[0].region(&["offline", NAMES[1]]));
+            recorder.go_on(N_ANSWERS);
+            world.regions.sites[1].link.heal();
+            let is_back = || nodes[0].region(&["online", NAMES[1]]).status.success();
+            assert!(eventually(is_back), "{:?}", nodes[0].region(&["online", NAMES[1]]));
+            recorder.shun(NAMES[1], false);
+            recorder.go_on(N_ANSWERS);
+        });
+        judge(&history, level, round);
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod load;
 #[path = "../cluster/recording.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod recording;
+mod strong;
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -278,8 +279,6 @@ fn what_regions_of_a_cluster_cannot_do_is_refused_in_one_sentence() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         text.lines().last().unwrap_or_default().to_owned()
     };
-    let strong = world.init(0, 2, &["--consistency", "Strong"]);
-    assert!(last(&strong).contains("Strong is for one region"), "{strong:?}");
     let others = world.init(0, 2, &[]);
     assert!(
         last(&others).contains("the account has the regions westus"),

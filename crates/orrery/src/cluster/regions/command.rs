@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orrery_gateway::handler::{Answer, RegionCommand};
-use orrery_model::{Error, LogId, Lsn, Result, Status};
+use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
+use orrery_node::cluster::quorum;
 use orrery_node::geo::fleet::Loss;
 use orrery_node::geo::progress::Lag;
 use orrery_node::geo::report::RegionInfo;
@@ -43,7 +44,9 @@ impl Office {
             match command {
                 RegionCommand::List => {}
                 RegionCommand::ChangeWriter { region } => office.change_writer(&region).await?,
-                RegionCommand::Offline { region, .. } => return office.take_offline(&region).await.map(Answer::Loss),
+                RegionCommand::Offline { region, accept_loss } => {
+                    return office.take_offline(&region, accept_loss).await.map(Answer::Loss);
+                }
                 RegionCommand::Online {
                     region,
                     accept_loss: false,
@@ -80,7 +83,15 @@ impl Office {
             ));
         }
         let epoch = next.epoch.0;
-        self.decide(next).await?;
+        // Nothing is shown here any more when another region begins to acknowledge.
+        self.abdicate(topology.epoch);
+        if let Err(error) = self.decide(next).await {
+            // What may have been decided stays given up; deciding it again settles it.
+            if error.status() == Status::PRECONDITION_FAILED {
+                self.resume();
+            }
+            return Err(error);
+        }
         self.publish().await;
         let serves = self
             .until(TAKE_OVER_MAX, || self.geography.serves(&target.name, epoch))
@@ -112,13 +123,15 @@ impl Office {
     }
 
     /// Takes a region out at once. If it took writes, this one takes over with what it has.
-    async fn take_offline(&self, name: &str) -> Result<Loss> {
+    async fn take_offline(&self, name: &str, accept_loss: bool) -> Result<Loss> {
         let _alone = self.alone().await?;
         let topology = self.geography.topology();
         let gone = topology.named(name)?.clone();
         if topology.writer().id != gone.id {
             self.check_writes_here()?;
-            self.decide(topology.without(gone.id, None)?).await?;
+            let next = topology.without(gone.id, None)?;
+            self.go_on_without(&topology, &next, &gone, accept_loss).await?;
+            self.decide(next).await?;
             self.publish().await;
             return Ok(Loss::default());
         }
@@ -127,7 +140,7 @@ impl Office {
             return Err(refused(&format!("{} is the next in line; ask there.", heir.name)));
         }
         let mut next = topology.without(gone.id, Some(heir.id))?;
-        self.take_what_is_ahead(&topology, gone.id).await?;
+        self.take_everything(&topology, &gone, next.epoch, accept_loss).await?;
         // From here on nothing more comes from the region that is gone.
         self.mirrors.promote().await.map_err(unknown)?;
         self.store.refresh().await.map_err(unreadable)?;
@@ -156,14 +169,61 @@ impl Office {
         }
     }
 
-    /// Takes over what any other region that can be reached has of the lost one's streams, so that none is ahead.
-    async fn take_what_is_ahead(&self, topology: &Topology, gone: RegionId) -> Result<()> {
+    /// Under strong consistency a region that others might believe to have everything is told that it is out before it lacks something.
+    async fn go_on_without(
+        &self,
+        topology: &Topology,
+        next: &Topology,
+        gone: &Region,
+        accept_loss: bool,
+    ) -> Result<()> {
+        let is_strong = self.station.node.promises_everywhere();
+        if !is_strong || accept_loss || quorum::may_go_offline(topology.regions.len(), next.online().count()) {
+            return Ok(());
+        }
+        // In this order: whoever takes over meanwhile either learns of it or is noticed here.
+        let is_told = self.far.tell(&gone.name, next).await.is_ok() && self.is_promised(gone, topology.epoch).await;
+        match is_told {
+            true => Ok(()),
+            false => Err(refused(
+                "The region cannot be told that it is out, and could take over without what is written from now on; acceptLoss goes on all the same.",
+            )),
+        }
+    }
+
+    /// Has everything that was acknowledged before this region takes over: under strong consistency all of it, else what there is.
+    async fn take_everything(&self, topology: &Topology, gone: &Region, epoch: Epoch, accept_loss: bool) -> Result<()> {
+        let mut must = Vec::new();
+        if self.station.node.promises_everywhere() {
+            must = self.take_back(topology, gone, epoch, accept_loss).await?;
+        }
+        let asked = match accept_loss {
+            true => &[],
+            false => must.as_slice(),
+        };
+        let taken = self.take_what_is_ahead(topology, gone.id, asked).await;
+        if taken.is_err() {
+            must.push(self.geography.own().id);
+            self.give_back(topology, gone, &must).await;
+        }
+        taken
+    }
+
+    /// Takes over what any other region that can be reached has of the lost one's streams, so that none is ahead. Those that `must` be
+    /// asked can be.
+    async fn take_what_is_ahead(&self, topology: &Topology, gone: RegionId, must: &[RegionId]) -> Result<()> {
         let own = self.geography.own().id;
         let others = topology.online().filter(|region| region.id != gone && region.id != own);
         for other in others {
             let origin = Origin::of(&store_of(&other.name));
             let Ok(theirs) = self.mirrors.reached_by(&origin).await else {
                 tracing::warn!(region = other.name, "a region cannot be asked what it has");
+                if must.contains(&other.id) {
+                    return Err(refused(&format!(
+                        "{} cannot be asked what it has; try again.",
+                        other.name
+                    )));
+                }
                 continue;
             };
             let reached = self.mirrors.reached().await.map_err(unknown)?;
@@ -288,7 +348,7 @@ impl Office {
             lag_total,
             partitions,
             clock_skew_ms: 0,
-            left_out: false,
+            left_out: self.leaves_out(region),
             outage: None,
             distances: Vec::new(),
         }

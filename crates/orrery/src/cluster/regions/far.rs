@@ -42,7 +42,7 @@ impl Far {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn roster(&self, region: &str) -> Result<Roster> {
+    pub(super) async fn roster(&self, region: &str) -> Result<Roster> {
         let store = store_of(region);
         if let Some(known) = self.found().get(&store) {
             return Ok(known.clone());

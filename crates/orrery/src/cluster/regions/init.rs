@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use orrery_node::api::Consistency;
 use orrery_node::geo::topology::Topology;
 use orrery_storage::nats::Client;
 use orrery_storage::nats::mirrors::{Mirrors, Origin};
@@ -17,15 +16,6 @@ use super::records::{TOPOLOGY, store_of};
 
 /// One request to the servers.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Refuses what regions on JetStream cannot keep.
-pub fn check_consistency(consistency: Consistency, regions: &[String]) -> Result<()> {
-    ensure!(
-        consistency < Consistency::Strong || regions.len() == 1,
-        "Strong is for one region: a cluster of several keeps any other level"
-    );
-    Ok(())
-}
 
 /// Refuses servers that are not in the region's JetStream domain: without one, nothing can be mirrored.
 pub fn check_domain(client: &Client, region: &str) -> Result<()> {
@@ -113,17 +103,6 @@ fn check_same(known: &Topology, regions: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strong_consistency_is_refused_with_several_regions() {
-        let one = ["A".to_owned()];
-        let two = ["A".to_owned(), "B".to_owned()];
-        assert!(check_consistency(Consistency::Strong, &one).is_ok());
-        assert!(check_consistency(Consistency::Session, &two).is_ok());
-        assert!(check_consistency(Consistency::BoundedStaleness, &two).is_ok());
-        let refusal = check_consistency(Consistency::Strong, &two).unwrap_err().to_string();
-        assert!(refusal.contains("one region"), "{refusal}");
-    }
 
     #[test]
     fn regions_are_the_same_in_any_order_and_spelling() {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery_model::{Error, LogId, Lsn, Result, Status};
-use orrery_node::geo::topology::Topology;
+use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status};
+use orrery_node::cluster::quorum::{self, Reader};
+use orrery_node::geo::topology::{Region, RegionId, RegionState, Topology};
 use orrery_storage::NatsStore;
 use orrery_storage::nats::calls::Caller;
 use orrery_storage::nats::mirrors::Mirrors;
@@ -17,6 +18,7 @@ use orrery_storage::nats::watchdog::Watchdog;
 use super::far::Far;
 use super::geography::Geography;
 use super::records::{REGION, RegionRecord, TOPOLOGY};
+use crate::cluster::questions::Questions;
 use crate::cluster::station::Station;
 
 /// A mirror that is behind and does not move for so long is made anew.
@@ -34,6 +36,8 @@ pub struct Office {
     pub roster: Roster,
     pub far: Far,
     pub caller: Caller,
+    /// To the other nodes of the region.
+    pub questions: Questions,
     /// Of this node.
     pub id: String,
     pub endpoint: String,
@@ -42,6 +46,8 @@ pub struct Office {
     /// The epoch of the region whose mirrors the streams are; zero while they are none.
     pub following: AtomicU32,
     pub watchdog: Mutex<Watchdog>,
+    /// The last epoch in which this region gave up by itself to take writes.
+    pub abdicated: Mutex<Epoch>,
 }
 
 impl Office {
@@ -51,13 +57,54 @@ impl Office {
         positions.map(|(log, position)| (log, position.lsn)).collect()
     }
 
-    /// Says which regions count for what the account promises: those that serve reads.
+    /// Says which regions count for what the account promises: those that serve reads, and under strong consistency neither lag nor
+    /// need not.
     pub fn count_regions(&self, topology: &Topology) {
         let readers = match self.geography.is_writer() && self.station.node.heeds_regions() {
+            true if self.station.node.promises_everywhere() => self.counted(topology),
             true => topology.online().skip(1).map(|region| region.id).collect(),
             false => BTreeSet::new(),
         };
         self.station.node.count_regions(readers);
+    }
+
+    fn counted(&self, topology: &Topology) -> BTreeSet<RegionId> {
+        let (node, before) = (&self.station.node, self.station.node.counted_regions());
+        let is_coming = |region: &Region| {
+            let peer = self.geography.peer(&region.name);
+            let follows = peer.is_some_and(|peer| peer.record.following == Some(topology.epoch.0));
+            region.state == RegionState::Seeding && follows
+        };
+        let reader = |region: &Region| Reader {
+            region: region.id,
+            age: node.age_lacked_by(region.id),
+            // After a start nobody was left out, and nobody is known to have anything.
+            is_out: !before.is_empty() && !before.contains(&region.id),
+            is_online: region.state == RegionState::Online,
+        };
+        let others = topology.regions.iter().skip(1);
+        let readers = others.filter(|region| region.state == RegionState::Online || is_coming(region));
+        let readers: Vec<Reader> = readers.map(reader).collect();
+        let counted = quorum::counted(&readers, topology.regions.len());
+        for reader in readers.iter().filter(|reader| reader.is_online) {
+            let is_out = !counted.contains(&reader.region);
+            if is_out != reader.is_out {
+                tracing::info!(
+                    region = reader.region.0,
+                    is_out,
+                    "whether strong writes wait for a region has changed"
+                );
+            }
+        }
+        counted
+    }
+
+    /// Whether strong writes wait for a region no more.
+    pub fn leaves_out(&self, region: &Region) -> bool {
+        let node = &self.station.node;
+        let is_reader = self.geography.is_writer() && region.id != self.geography.own().id;
+        let is_online = region.state == RegionState::Online;
+        node.promises_everywhere() && is_reader && is_online && !node.counted_regions().contains(&region.id)
     }
 
     pub fn set_following(&self, epoch: u32) {

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::far::Far;
 use super::geography::Geography;
 use super::handler::RegionalHandler;
-use super::init::{check_consistency, check_domain, load};
+use super::init::{check_domain, load};
 use super::keep;
 use super::office::{Office, STALL_MAX};
 use super::progress;
@@ -64,7 +64,6 @@ pub async fn find(
     let region = account.regions[0].as_str();
     check_domain(client, region)?;
     let names: Vec<String> = known.present().map(|region| region.name.clone()).collect();
-    check_consistency(account.consistency, &names)?;
     if let Err(error) = account.staleness.check(names.len()) {
         bail!("max-staleness-prefix, max-staleness-interval-s: {}", error.message());
     }
@@ -190,6 +189,8 @@ impl Beginning {
             roster: joining.roster,
             far: Far::new(joining.client),
             caller: Caller::new(joining.calls.clone()).await?,
+            questions: inner.questions.clone(),
+            abdicated: Mutex::default(),
             id: joining.id,
             endpoint: joining.endpoint,
             changing: tokio::sync::Mutex::default(),
@@ -197,6 +198,9 @@ impl Beginning {
             watchdog: Mutex::new(Watchdog::new(STALL_MAX)),
         });
         office.station.node.set_follows(!self.writes);
+        if self.writes {
+            office.begin_reign(epoch);
+        }
         progress::begin(&office, &joining.calls, &joining.end, tasks).await?;
         let steward = Steward::new(Arc::clone(&office), joining.addresses, self.generation, joining.end);
         tasks.spawn(steward.run());

@@ -2,20 +2,23 @@
 //! answer reads.
 //!
 //! The node that acts for a region that follows tells the nodes of the one that writes what it has taken in, as soon as it has, and
-//! everything now and then: words may be lost, and nodes come and go. Under bounded staleness every node of a region that follows
+//! everything now and then: words may be lost, and nodes come and go. Under strong consistency every node that reads a log which it does
+//! not write asks whoever does ([`keep_proven`]). Under bounded staleness every node of a region that follows
 //! asks the other way round where the logs stand where they are written, and what it is told says which reads it may answer.
 //!
 //! Invariant: what is told was durable in the region's streams and visible to its readers before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use orrery_model::{Epoch, LogId, Lsn};
+use orrery_node::geo::topology::RegionState;
 use orrery_storage::nats::Client;
 use orrery_storage::nats::calls::Listener;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +26,8 @@ use tokio_util::task::TaskTracker;
 use super::geography::Mode;
 use super::office::Office;
 use super::records::store_of;
-use crate::cluster::questions::ask_everything;
+use super::reign;
+use crate::cluster::questions::{ask_everything, ask_proven};
 use crate::cluster::records::to_bytes;
 
 /// Everything is told this often, also when nothing has changed.
@@ -32,6 +36,10 @@ const BEAT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 /// Between two questions, at least.
 const ASK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Questions for strong reads that are under way at a time, and how long wishes are gathered for one.
+const PROOFS_AT_A_TIME: usize = 8;
+const GATHER: Duration = Duration::from_millis(2);
 
 /// What a region tells of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +65,7 @@ pub async fn begin(office: &Arc<Office>, client: &Client, end: &CancellationToke
         return Ok(());
     }
     let listener = Listener::listen(client, &subject(&store_of(&office.geography.name))).await?;
-    let (office, end) = (Arc::clone(office), end.clone());
+    let (office, end, asking) = (Arc::clone(office), end.clone(), tasks.clone());
     tasks.spawn(async move {
         tokio::select! {
             // Nothing here is left half done: words are told again, questions asked again.
@@ -65,6 +73,8 @@ pub async fn begin(office: &Arc<Office>, client: &Client, end: &CancellationToke
             () = hear(&office, listener) => {}
             () = tell(&office) => {}
             () = keep_fresh(&office) => {}
+            () = keep_proven(&office, &asking) => {}
+            () = reign::hold(&office) => {}
         }
     });
     Ok(())
@@ -102,12 +112,14 @@ async fn tell(office: &Office) {
     loop {
         arrivals.mark_unchanged();
         let topology = office.geography.topology();
-        let is_teller = office.geography.mode() == Mode::Reads && office.station.is_steward();
+        // One that comes back serves nothing yet, and is counted before it does.
+        let has_a_say = office.geography.mode() == Mode::Reads || office.geography.own().state == RegionState::Seeding;
+        let is_teller = has_a_say && office.station.is_steward();
         if !is_teller || all_told.is_none_or(|at| at.elapsed() >= BEAT) {
             told.clear();
         }
         if is_teller {
-            let positions = office.station.node.positions().into_iter();
+            let positions = office.station.node.visible_positions().into_iter();
             let reached: Reached = positions.map(|(log, at)| (log, (at.epoch, at.lsn))).collect();
             if told.is_empty() {
                 all_told = Some(Instant::now());
@@ -155,6 +167,42 @@ async fn keep_fresh(office: &Office) {
             // Both are safe to drop.
             () = node.wants_heads() => {}
             () = tokio::time::sleep(interval) => {}
+        }
+    }
+}
+
+/// Asks whoever writes about the logs that strong reads of this node wait for. What is wanted while a question is under way goes into the
+/// next one, which does not wait for it.
+async fn keep_proven(office: &Arc<Office>, tasks: &TaskTracker) {
+    let places = Arc::new(Semaphore::new(PROOFS_AT_A_TIME));
+    loop {
+        let logs = office.station.node.wanted_proofs().await;
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let office = Arc::clone(office);
+        tasks.spawn(async move {
+            let _place = place;
+            let asked = Instant::now();
+            let heads = office.ask_writer(&logs).await;
+            office.station.node.learn_proofs(&heads, asked);
+        });
+        tokio::time::sleep(GATHER).await;
+    }
+}
+
+impl Office {
+    /// Where logs stand with whoever writes them, proven and in every region that counts; those that could be told of.
+    async fn ask_writer(&self, logs: &BTreeSet<LogId>) -> Vec<(LogId, Lsn)> {
+        let writer = self.geography.topology().writer().name.clone();
+        let node = match self.geography.is_writer() {
+            true => self.station.routes().coordinator.clone(),
+            false => self.geography.reachable(&writer).map(|peer| peer.record.node),
+        };
+        match node {
+            Some(node) if node == self.id => self.questions.proven(&self.station, logs, None).await,
+            Some(node) => ask_proven(&self.caller, &store_of(&writer), &node, logs).await,
+            None => Vec::new(),
         }
     }
 }

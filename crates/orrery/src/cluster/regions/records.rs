@@ -14,6 +14,8 @@ pub const TOPOLOGY: &str = "topology";
 pub const REGION: &str = "region";
 /// Under which a region keeps what it last heard of the others, so that all its nodes know.
 pub const PEERS: &str = "peer";
+/// Key of whom a region follows, in its own bucket.
+pub const ALLEGIANCE: &str = "allegiance";
 /// Key of how often a region has begun another history. Copies of nodes are of one of them.
 pub const GENERATION: &str = "generation";
 

@@ -34,6 +34,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 const BEAT: Duration = Duration::from_secs(1);
 /// How old what another region tells may be.
 const TELLING_TAKES: Duration = Duration::from_millis(1500);
+/// How long it may take to ask whether such a region has everything: it would count for longer, however slow it became.
+const TAKING_IN: Duration = Duration::from_secs(1);
 /// What a region that comes back may lack before it serves.
 const LEVEL_WITHIN: Duration = Duration::from_secs(2);
 
@@ -186,12 +188,18 @@ impl Steward {
                 if office.store.is_mirrored() && self.streams_are_own().await? {
                     office.store.set_mirrored(false);
                 }
+                // First: what is acknowledged is acknowledged in an epoch.
+                office.begin_reign(topology.epoch);
                 let charge = (!office.store.is_mirrored()).then_some(topology.epoch);
                 office.station.set_charge(charge);
             }
             // Clients wait until another region takes what this one holds back.
-            (Mode::Writes, false) => return Ok(()),
+            (Mode::Writes, false) => {
+                office.end_reign();
+                return Ok(());
+            }
             (Mode::Reads | Mode::Out, _) => {
+                office.end_reign();
                 office.station.set_charge(None);
                 office.store.set_mirrored(true);
             }
@@ -361,10 +369,23 @@ async fn take_in(office: &Office) -> Result<()> {
     let Some(region) = topology.regions.iter().find(is_back) else {
         return Ok(());
     };
+    if office.station.node.promises_everywhere() && !has_everything(office, region).await {
+        return Ok(());
+    }
     tracing::info!(region = region.name, "a region has caught up and serves");
     office.decide(topology.seeded(region.id)?).await?;
     office.publish().await;
     Ok(())
+}
+
+/// Whether a region has everything that was acknowledged, and all nodes wait for it with what comes: from then on it may be the
+/// one to take over.
+async fn has_everything(office: &Office, region: &Region) -> bool {
+    let mut logs = office.station.node.serving_logs();
+    logs.insert(LogId::SYSTEM);
+    let asking = office.questions.proven(&office.station, &logs, Some(region.id));
+    let heads = tokio::time::timeout(TAKING_IN, asking).await;
+    heads.is_ok_and(|heads| heads.len() == logs.len())
 }
 
 /// The streams become, or are, mirrors of those of the region that writes.
