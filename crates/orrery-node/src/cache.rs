@@ -6,7 +6,7 @@
 //! - a fill carries the LSN of the snapshot it was read from, and is dropped when anything in its shard has changed since.
 //!
 //! Of a log that others write nobody announces changes: there an item counts only while the log stands where it stood when
-//! the item was read ([`HotCache::get_at`]).
+//! the item was read ([`HotCache::get_at`]). In a cluster a log may become such a one at any time.
 //!
 //! Memory is bounded: each shard evicts in the order of entry, giving items read in the meantime a second turn.
 

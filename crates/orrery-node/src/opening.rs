@@ -90,6 +90,7 @@ impl Node {
         let head = log.head();
         if self.duty.clustered {
             self.cache.begin(range.log, head.lsn);
+            duty.wrote(head.lsn);
         }
         duty.progress.begin(head.lsn, jumps_of(&*log).await);
         let partition = Partition::new(

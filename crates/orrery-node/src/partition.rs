@@ -296,6 +296,18 @@ impl Partition {
         self.log.snapshot().map_err(unreadable)
     }
 
+    /// Where the log stands, if the cache may not have been told of every change up to there. Asked before the cache is.
+    fn unannounced(&self) -> Option<Lsn> {
+        match &self.commitment {
+            Commitment::Counted(duty) if duty.is_clustered() => {
+                let lsn = self.log.head().lsn;
+                (!duty.wrote_all(lsn)).then_some(lsn)
+            }
+            Commitment::Counted(_) => None,
+            Commitment::Learned(_) => self.moves_by_itself.then(|| self.log.head().lsn),
+        }
+    }
+
     /// The current version of an item, expired or not.
     pub fn find(&self, definition: &ContainerDefinition, epk: &Epk, id: &str) -> Result<Option<Arc<StoredItem>>> {
         let key = CacheKey {
@@ -303,9 +315,9 @@ impl Partition {
             epk: epk.as_bytes(),
             id,
         };
-        let hot = match self.moves_by_itself {
-            true => self.cache.items.get_at(key, self.log.head().lsn),
-            false => self.cache.items.get(key),
+        let hot = match self.unannounced() {
+            None => self.cache.items.get(key),
+            Some(lsn) => self.cache.items.get_at(key, lsn),
         };
         if let Some(item) = hot {
             return Ok(Some(item));

@@ -259,7 +259,10 @@ impl Writer {
             lsn: first.transaction.previous,
             hash: first.transaction.previous_hash,
         });
-        append_cached(&*self.log, &self.cache, expected.unwrap_or_default(), staged).await
+        let last = staged.last().map(|last| last.transaction.lsn);
+        append_cached(&*self.log, &self.cache, expected.unwrap_or_default(), staged).await?;
+        last.into_iter().for_each(|lsn| self.duty.wrote(lsn));
+        Ok(())
     }
 }
 

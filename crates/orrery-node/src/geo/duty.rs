@@ -1,7 +1,7 @@
 //! What a region owes the others before it acknowledges a write, and whether it may take writes at all.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -241,7 +241,12 @@ impl Duty {
         LogDuty {
             progress: self.progress.of(log),
             duty: Arc::clone(self),
-            owned: self.clustered.then(|| Arc::new(AtomicBool::new(true))),
+            owned: self.clustered.then(|| {
+                Arc::new(Ownership {
+                    is_owned: AtomicBool::new(true),
+                    written: AtomicU64::new(0),
+                })
+            }),
         }
     }
 }
@@ -251,8 +256,17 @@ impl Duty {
 pub struct LogDuty {
     duty: Arc<Duty>,
     pub progress: Arc<LogProgress>,
-    /// In a cluster every log has an owner of its own: is it this node?
-    owned: Option<Arc<AtomicBool>>,
+    /// In a cluster every log has an owner of its own.
+    owned: Option<Arc<Ownership>>,
+}
+
+/// What a node of a cluster knows of a log that it has begun to own.
+#[derive(Debug)]
+struct Ownership {
+    /// Is it this node's still?
+    is_owned: AtomicBool,
+    /// Up to where nobody else has added to the log since.
+    written: AtomicU64,
 }
 
 impl LogDuty {
@@ -277,7 +291,7 @@ impl LogDuty {
     /// Whether the log is this node's to write.
     pub fn is_owned(&self) -> bool {
         match &self.owned {
-            Some(owned) => owned.load(Ordering::Acquire),
+            Some(owned) => owned.is_owned.load(Ordering::Acquire),
             None => self.duty.writes(),
         }
     }
@@ -285,7 +299,23 @@ impl LogDuty {
     /// In a cluster: nothing more is written here.
     pub fn cease(&self) {
         if let Some(owned) = &self.owned {
-            owned.store(false, Ordering::Release);
+            owned.is_owned.store(false, Ordering::Release);
+        }
+    }
+
+    /// This node began to own the log at `lsn`, or has added to it up to there and told its readers.
+    pub fn wrote(&self, lsn: Lsn) {
+        if let Some(owned) = &self.owned {
+            owned.written.fetch_max(lsn.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether everything up to `lsn` that came since this node owns the log is its own. A node that has been replaced takes in what the
+    /// next owner writes, and may not have heard of that owner.
+    pub fn wrote_all(&self, lsn: Lsn) -> bool {
+        match &self.owned {
+            Some(owned) => lsn.0 <= owned.written.load(Ordering::Acquire),
+            None => true,
         }
     }
 

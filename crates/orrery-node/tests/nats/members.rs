@@ -14,7 +14,7 @@ use orrery_node::{ManualClock, Node, Request};
 use orrery_storage::NatsStore;
 use orrery_storage::nats::Following;
 
-use crate::support::{World, code, container, named, settings};
+use crate::support::{World, body_of, code, container, item, named, settings};
 use crate::{STOP, open_store, start_of_time};
 
 struct Member {
@@ -166,6 +166,31 @@ async fn nodes_take_over_from_each_other_and_a_replaced_one_answers_no_strong_re
     assert_eq!(code(former.world.read("k", "j").await), 200);
     assert_eq!(code(former.world.create("k", r#"{"id":"l","pk":"k"}"#).await), 201);
     former.world.node.stop(STOP).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_does_not_know_yet_that_it_was_replaced_shows_what_has_come_from_the_next_owner() {
+    let server = Server::start(&Settings::default()).unwrap();
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let former = Member::open(&server, dirs[0].path()).await;
+    let latter = Member::open(&server, dirs[1].path()).await;
+    former.take_over().await;
+    former.world.with_container("").await;
+    // In the memory of the one that owns it.
+    assert_eq!(
+        code(former.world.create("k", r#"{"id":"i","pk":"k","n":1}"#).await),
+        201
+    );
+    assert_eq!(code(former.world.read("k", "i").await), 200);
+    latter.take_over().await;
+    let upsert = ItemVerb::Upsert {
+        body: item(r#"{"id":"i","pk":"k","n":2}"#),
+    };
+    let changed = latter.world.item("k", upsert).await.unwrap();
+    let token = changed.facts.partition.unwrap().session();
+    eventually(async || former.may_answer(None, Some(&token))).await;
+    let shown = former.world.node.execute(read("i", None, Some(&token))).await.unwrap();
+    assert_eq!(body_of(shown).get("n").unwrap().to_text(), "2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -155,7 +155,7 @@ proptest! {
 
 #[test]
 fn a_literal_beyond_all_doubles_is_printed_as_one() {
-    let statement = parse("SELECT VALUE -1e3085 FROM c OFFSET 0 LIMIT 9e999").unwrap();
+    let statement = parse("SELECT TOP 9e999 VALUE -1e3085 FROM c").unwrap();
     let printed = print(&statement);
     assert_eq!(parse(&printed).unwrap(), statement, "{printed}");
 }
