@@ -4,9 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use orrery_model::{Number, Value};
-use regex::Regex;
 
-use super::string::dialect;
+use super::string::engine::{Exhausted, NoPattern, Pattern};
 use crate::values::Computed;
 
 /// The arguments of one call.
@@ -23,20 +22,21 @@ pub(crate) struct Environment {
     /// Coordinates are planar instead of on the globe.
     pub planar: bool,
     random: Cell<u64>,
-    patterns: RefCell<HashMap<String, Option<Pattern>>>,
-    excessive: Cell<bool>,
+    patterns: RefCell<HashMap<String, Result<Pattern, NoPattern>>>,
+    refused: Cell<Option<Refusal>>,
     /// What one call may take.
     work_max: usize,
     /// What calls have taken since it was last asked for.
     work: Cell<u64>,
 }
 
-/// A compiled regular expression, and what it may take for each byte of a text.
-#[derive(Debug)]
-struct Pattern {
-    regex: Regex,
-    byte_work: usize,
-    may_end_before_line_end: bool,
+/// Why a function was ended, and the run with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It would have needed more time or memory than one call may use.
+    Excessive,
+    /// It was given a regular expression that cannot be carried out here.
+    Pattern,
 }
 
 /// Compiled patterns kept per run.
@@ -48,12 +48,6 @@ pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Steps of a loop within one function, each of about a nanosecond.
 const WORK_MAX: usize = 1 << 31;
 
-/// Sizes that a compiled regular expression may have, and what a byte of text then takes at worst: with states too many to
-/// be remembered, every byte is looked at once for each of them.
-const PATTERN_SIZES: [(usize, usize); 3] = [(1 << 14, 1 << 8), (1 << 17, 1 << 11), (1 << 20, 1 << 14)];
-/// What compiling takes, for each byte of the result.
-const COMPILING_WORK: usize = 4;
-
 impl Environment {
     pub fn new(now_ticks: i64, seed: u64, planar: bool) -> Environment {
         Environment {
@@ -61,7 +55,7 @@ impl Environment {
             planar,
             random: Cell::new(seed),
             patterns: RefCell::default(),
-            excessive: Cell::new(false),
+            refused: Cell::new(None),
             work_max: WORK_MAX,
             work: Cell::new(0),
         }
@@ -97,14 +91,14 @@ impl Environment {
 
     fn allow(&self, allowed: bool) -> Option<()> {
         if !allowed {
-            self.excessive.set(true);
+            self.refused.set(Some(Refusal::Excessive));
         }
         allowed.then_some(())
     }
 
-    /// Whether a function was ended for asking too much.
-    pub fn was_excessive(&self) -> bool {
-        self.excessive.get()
+    /// Whether a function was ended instead of being undefined.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refused.get()
     }
 
     /// The next number of the seeded sequence (SplitMix64), in [0, 1).
@@ -125,7 +119,7 @@ impl Environment {
         &self,
         pattern: String,
         text: &'t str,
-        find: impl Fn(&Regex, &'t str) -> Option<T>,
+        find: impl Fn(&Pattern, &'t str) -> Result<Option<T>, Exhausted>,
     ) -> Option<Option<T>> {
         let mut patterns = self.patterns.borrow_mut();
         if patterns.len() >= PATTERNS_MAX && !patterns.contains_key(&pattern) {
@@ -133,33 +127,28 @@ impl Environment {
         }
         let compiled = patterns
             .entry(pattern)
-            .or_insert_with_key(|pattern| self.compile(pattern));
-        let compiled = compiled.as_ref()?;
-        self.allow_work(&[text.len(), compiled.byte_work])?;
-        let found = find(&compiled.regex, text);
-        match text.strip_suffix('\n') {
-            Some(text) if found.is_none() && compiled.may_end_before_line_end => {
-                self.allow_work(&[text.len(), compiled.byte_work])?;
-                Some(find(&compiled.regex, text))
+            .or_insert_with_key(|pattern| Pattern::compile(pattern, |work| self.took(work)));
+        let compiled = match compiled {
+            Ok(compiled) => compiled,
+            Err(NoPattern::Invalid) => return None,
+            Err(NoPattern::TooLarge) => return self.allow(false).map(|()| None),
+            Err(NoPattern::Unsupported) => {
+                self.refused.set(Some(Refusal::Pattern));
+                return None;
             }
+        };
+        let search = |text| {
+            self.allow_work(&compiled.work(text))?;
+            match find(compiled, text) {
+                Ok(found) => Some(found),
+                Err(Exhausted) => self.allow(false).map(|()| None),
+            }
+        };
+        let found = search(text)?;
+        match text.strip_suffix('\n') {
+            Some(text) if found.is_none() && compiled.may_end_before_line_end => search(text),
             _ => Some(found),
         }
-    }
-
-    fn compile(&self, pattern: &str) -> Option<Pattern> {
-        let translated = dialect::translate(pattern)?;
-        PATTERN_SIZES.iter().find_map(|(size, byte_work)| {
-            self.took(size * COMPILING_WORK);
-            let regex = regex::RegexBuilder::new(&translated.text)
-                .size_limit(*size)
-                .dfa_size_limit(1 << 20)
-                .build();
-            regex.ok().map(|regex| Pattern {
-                regex,
-                byte_work: *byte_work,
-                may_end_before_line_end: translated.may_end_before_line_end,
-            })
-        })
     }
 }
 

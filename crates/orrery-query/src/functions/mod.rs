@@ -18,6 +18,6 @@ mod type_check;
 pub(crate) mod vector;
 
 pub(crate) use aggregate::{Accumulator, AggregateKind, OrderedValue};
-pub(crate) use arguments::{Arguments, Environment, VALUE_BYTES_MAX};
+pub(crate) use arguments::{Arguments, Environment, Refusal, VALUE_BYTES_MAX};
 pub use registry::{FunctionName, function_names};
 pub(crate) use registry::{Kind, Scalar, ScoreKind, find};

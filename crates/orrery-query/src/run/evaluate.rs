@@ -15,7 +15,7 @@ use super::budget::Meter;
 use super::frame::Frame;
 use super::like::LikePattern;
 use crate::error::{QueryError, Result};
-use crate::functions::{Arguments, Environment, OrderedValue, Scalar, VALUE_BYTES_MAX};
+use crate::functions::{Arguments, Environment, OrderedValue, Refusal, Scalar, VALUE_BYTES_MAX};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Expr, Step};
 use crate::values::{Computed, bit_not, calculate, compare_scalars, equal, size_bytes};
@@ -315,13 +315,10 @@ impl Evaluator<'_> {
         let result = (function.call)(&Arguments { values, environment });
         self.meter
             .work(environment.take_work() + result.as_ref().map_or(0, text_work))?;
-        if result.is_none() && environment.was_excessive() {
-            return Err(QueryError::plain(format!(
-                "The {} function would need more time or memory than one call may use.",
-                function.name
-            )));
+        match environment.refusal().filter(|_| result.is_none()) {
+            None => Ok(result),
+            Some(refusal) => Err(refused(function.name, refusal)),
         }
-        Ok(result)
     }
 
     /// What a call takes to go through an argument. How deep it goes differs; a run that must not go on for long counts the
@@ -412,6 +409,18 @@ impl Evaluator<'_> {
         })?;
         Ok(found)
     }
+}
+
+fn refused(function: &str, refusal: Refusal) -> QueryError {
+    QueryError::plain(match refusal {
+        Refusal::Excessive => {
+            format!("The {function} function would need more time or memory than one call may use.")
+        }
+        Refusal::Pattern => format!(
+            "The {function} function was given a regular expression with recursion, conditions, verbs or other parts that are not \
+             supported."
+        ),
+    })
 }
 
 /// What going through all of a value takes, in the units of a meter.

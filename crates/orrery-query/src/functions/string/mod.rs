@@ -1,7 +1,8 @@
 //! Strings. Lengths and positions count UTF-16 units.
 
 mod convert;
-pub(super) mod dialect;
+mod dialect;
+pub(super) mod engine;
 mod parts;
 mod patterns;
 mod search;

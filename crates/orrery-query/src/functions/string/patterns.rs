@@ -1,21 +1,17 @@
 //! Regular expressions.
 
 use orrery_model::Value;
-use regex::{Match, Regex};
 
-use crate::functions::arguments::{Arguments, VALUE_BYTES_MAX, boolean, string};
+use crate::functions::arguments::{Arguments, boolean, string};
 use crate::functions::registry::{Table, between};
-
-/// More matches than these do not fit into a value.
-const MATCHES_MAX: usize = VALUE_BYTES_MAX / size_of::<Value>();
 
 pub(super) fn register(table: &mut Table) {
     table.scalar("REGEXMATCH", between(2, 3), |arguments| {
         let text = arguments.string(0)?;
         let found = arguments
             .environment
-            .with_pattern(pattern(arguments)?, text, |regex, text| {
-                regex.is_match(text).then_some(())
+            .with_pattern(pattern(arguments)?, text, |pattern, text| {
+                Ok(pattern.is_match(text)?.then_some(()))
             })?;
         boolean(found.is_some())
     });
@@ -23,32 +19,22 @@ pub(super) fn register(table: &mut Table) {
         let (text, group) = (arguments.string(0)?, group(arguments)?);
         let found = arguments
             .environment
-            .with_pattern(pattern(arguments)?, text, |regex, text| match group {
-                0 => regex.find(text),
-                _ => regex.captures(text)?.get(group),
-            })?;
-        string(found?.as_str())
+            .with_pattern(pattern(arguments)?, text, |pattern, text| pattern.find(text, group))?;
+        string(found?)
     });
     table.scalar("REGEXEXTRACTALL", between(2, 4), |arguments| {
         let (text, group) = (arguments.string(0)?, group(arguments)?);
-        let value = |found: Match<'_>| Value::from(found.as_str());
-        let all = |regex: &Regex, text: &str| -> Option<Vec<Value>> {
-            let all: Vec<Value> = match group {
-                0 => regex.find_iter(text).take(MATCHES_MAX + 1).map(value).collect(),
-                _ => regex
-                    .captures_iter(text)
-                    .take(MATCHES_MAX + 1)
-                    .filter_map(|found| found.get(group).map(value))
-                    .collect(),
-            };
-            (!all.is_empty()).then_some(all)
-        };
-        let found = arguments.environment.with_pattern(pattern(arguments)?, text, all)?;
+        let found = arguments
+            .environment
+            .with_pattern(pattern(arguments)?, text, |pattern, text| {
+                let all = pattern.find_all(text, group)?;
+                Ok((!all.is_empty()).then_some(all))
+            })?;
         let found = found.unwrap_or_default();
         arguments
             .environment
             .allow_bytes(found.len().saturating_mul(size_of::<Value>()))?;
-        Some(Value::Array(found))
+        Some(Value::Array(found.into_iter().map(Value::from).collect()))
     });
 }
 

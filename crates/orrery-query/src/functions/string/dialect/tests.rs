@@ -1,14 +1,12 @@
 //! What patterns mean after translation.
 
-use regex::Regex;
+use crate::functions::string::engine::{NoPattern, Pattern};
 
-use super::*;
-
-fn matches(pattern: &str, text: &str) -> Option<bool> {
-    let translated = translate(pattern)?;
-    let regex = Regex::new(&translated.text).ok()?;
-    let trimmed = text.strip_suffix('\n').filter(|_| translated.may_end_before_line_end);
-    Some(regex.is_match(text) || trimmed.is_some_and(|text| regex.is_match(text)))
+fn matches(pattern: &str, text: &str) -> Result<bool, NoPattern> {
+    let pattern = Pattern::compile(pattern, |_| ())?;
+    let trimmed = text.strip_suffix('\n').filter(|_| pattern.may_end_before_line_end);
+    let is_match = |text| pattern.is_match(text).unwrap();
+    Ok(is_match(text) || trimmed.is_some_and(is_match))
 }
 
 #[test]
@@ -65,32 +63,88 @@ fn signs_mean_what_they_mean_in_pcre() {
         (r"[\x41-\x43]", "B", true),
         ("é+[à-ü]", "éé", true),
     ] {
-        assert_eq!(matches(pattern, text), Some(is_match), "{pattern} in {text:?}");
+        assert_eq!(matches(pattern, text), Ok(is_match), "{pattern} in {text:?}");
     }
 }
 
 #[test]
-fn what_cannot_be_carried_out_is_refused() {
+fn patterns_look_around_and_refer_back() {
+    for (pattern, text, is_match) in [
+        ("a(?=b)", "ab", true),
+        ("a(?=b)", "ac", false),
+        ("a(?!b)", "ab", false),
+        ("(?<=a)b", "ab", true),
+        ("(?<!a)b", "ab", false),
+        (r"^(?=.*\d)(?=.*[a-z]).{4,}$", "abc1", true),
+        (r"^(?=.*\d)(?=.*[a-z]).{4,}$", "abcd", false),
+        (r"^(?=.*\d).*$", "a1\n", true),
+        (r"(a)(b)\2\1", "abba", true),
+        (r"(a)(b)\2\1", "abab", false),
+        (r"^(a)\11$", "aa1", false),
+        (r"(?i)(a)\1", "aA", true),
+        (r"(?<q>['\x22]).*\k<q>", "'it'", true),
+        (r"(?P<q>x)(?P=q)", "xx", true),
+        (r"(?'q'x)\k{q}\k'q'", "xxx", true),
+        (r"(a)(b)\g{-1}\g1\g{2}", "abbab", true),
+        ("^a++a$", "aaa", false),
+        ("^a++b$", "aaab", true),
+        ("a{2}+a", "aaa", true),
+        ("^a*+a", "aaa", false),
+        ("(?>a+)a", "aaa", false),
+        ("(?>a|ab)c", "abc", false),
+        (r"\bcaf\b(?!x)", "café", true),
+        (r"(?=x)\Bx", "yx", true),
+        (r"(?=x)\Bx", " x", false),
+        (r"(?=.)[\w.]", "é", false),
+        (r"(?x) (?= a ) a # b", "a", true),
+        (r"[\101]", "A", true),
+        (r"\12", "\n", true),
+        (r"\Ga", "ba", false),
+        (r"a\Kb", "ab", true),
+    ] {
+        assert_eq!(matches(pattern, text), Ok(is_match), "{pattern} in {text:?}");
+    }
+}
+
+#[test]
+fn what_only_pcre_can_carry_out_is_told_from_what_is_no_pattern() {
     for pattern in [
-        "a++",
-        "a*+",
-        "a?+",
-        "a{2}+",
+        "(?R)",
+        "(a)(?1)",
+        "(a)(?-1)",
+        "(?<n>a)(?&n)",
+        "(?|a|b)",
+        "(a)?(?(1)b|c)",
+        "(*FAIL)",
+        r"\X",
+        r"(a)\g<1>",
+    ] {
+        assert_eq!(matches(pattern, "a"), Err(NoPattern::Unsupported), "{pattern}");
+    }
+    assert_eq!(matches("(?:(?:a{999}){999}){999}", "a"), Err(NoPattern::TooLarge));
+}
+
+#[test]
+fn what_goes_back_without_end_gives_up() {
+    let pattern = Pattern::compile(r"^(?:(?=a)a+)+$", |_| ()).unwrap();
+    let text = format!("{}b", "a".repeat(40));
+    assert!(pattern.is_match(&text).is_err());
+}
+
+#[test]
+fn what_is_no_pattern_is_refused() {
+    for pattern in [
         "a**",
         "a+*",
         "a??+",
-        "(?=a)",
-        "(?!a)",
-        "(?<=a)",
-        "(?<!a)",
-        "(?>a)",
-        "(?R)",
-        r"(a)\1",
         r"\k<a>",
-        r"\Ga",
+        r"\1",
+        r"\g{2}",
+        r"(a)\g{-2}",
+        "(?<=a",
+        "(?<1>a)",
         r"\u0041",
         r"\y",
-        "(*FAIL)",
         "[a",
         "[",
         "(",
@@ -106,6 +160,6 @@ fn what_cannot_be_carried_out_is_refused() {
         r"[\R]",
         "(?y)a",
     ] {
-        assert_eq!(matches(pattern, "a"), None, "{pattern}");
+        assert_eq!(matches(pattern, "a"), Err(NoPattern::Invalid), "{pattern}");
     }
 }
