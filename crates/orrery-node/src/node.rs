@@ -19,7 +19,7 @@ use crate::catalogue::{ContainerEntry, RangeEntry, Record};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::Events;
-use crate::geo::duty::{Duty, EVERYWHERE_WAIT, Promise, cannot_tell, unconfirmed};
+use crate::geo::duty::{Duty, EVERYWHERE_WAIT, Promise, cannot_tell, unconfirmed, unvouched};
 use crate::metadata::conflicts::ConflictLimits;
 use crate::meters::Meters;
 use crate::partition::Partition;
@@ -383,8 +383,13 @@ impl Node {
     }
 
     /// Is this a read that must show what was acknowledged in any region?
-    fn is_strong(&self, options: &Options) -> bool {
-        let asks = options.consistency.is_none_or(|level| level == Consistency::Strong);
+    pub(crate) fn is_strong(&self, options: &Options) -> bool {
+        // In a cluster a region that was taken over from does not know it, so it vouches for nothing that is to be of a certain age, either.
+        let least = match self.duty.clustered {
+            true => Consistency::BoundedStaleness,
+            false => Consistency::Strong,
+        };
+        let asks = options.consistency.is_none_or(|level| level >= least);
         self.duty.promise == Promise::Everywhere && asks
     }
 
@@ -482,6 +487,7 @@ impl Node {
         match is_confirmed {
             true => changed,
             // It is durable here and may yet be everywhere.
+            false if duty.is_strong() => Err(unvouched(changed)),
             false => changed.and_then(|_| Err(unconfirmed())),
         }
     }

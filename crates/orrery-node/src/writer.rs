@@ -23,7 +23,7 @@ use tokio_util::sync::DropGuard;
 use crate::cache::CacheKey;
 use crate::caches::Caches;
 use crate::clock::Clock;
-use crate::geo::duty::{EVERYWHERE_WAIT, LogDuty, Term, unconfirmed, write_forbidden};
+use crate::geo::duty::{EVERYWHERE_WAIT, LogDuty, Term, unconfirmed, unvouched, write_forbidden};
 use crate::partition::{Answer, Held, Job};
 use crate::purge;
 use crate::quota::Quota;
@@ -235,7 +235,7 @@ impl Writer {
             match tokio::time::timeout(EVERYWHERE_WAIT, duty.committed_in(term, last)).await {
                 Ok(true) => decided.into_iter().for_each(answer),
                 // It is durable here and may yet be everywhere.
-                _ => decided.into_iter().for_each(answer_unknown),
+                _ => decided.into_iter().for_each(answer_unvouched),
             }
         });
     }
@@ -330,6 +330,11 @@ fn answer(decided: Decided) {
 /// Answers what this region cannot vouch for; a refusal stays one.
 fn answer_unknown(decided: Decided) {
     let _ = decided.reply.send(decided.result.and_then(|_| Err(unconfirmed())));
+}
+
+/// The same under strong consistency.
+fn answer_unvouched(decided: Decided) {
+    let _ = decided.reply.send(Err(unvouched(decided.result)));
 }
 
 /// Unknown is not failure: what may have happened is never answered as "surely not".

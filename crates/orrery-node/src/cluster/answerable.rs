@@ -71,7 +71,7 @@ impl Node {
         let read = Read::of(principal, options, operation)?;
         let level = options.level(self.account().consistency);
         // Whoever answers that has to prove something first.
-        if level == Consistency::Strong {
+        if level == Consistency::Strong || self.is_strong(options) {
             return None;
         }
         self.admit(request).ok()?;

@@ -82,6 +82,8 @@ pub struct Allegiance {
     /// As the region's store is called.
     pub holder: String,
     pub lasts: Duration,
+    /// The try to take over that wrote it, as long as nothing has come of that.
+    pub attempt: Option<String>,
 }
 
 impl Allegiance {
@@ -91,16 +93,30 @@ impl Allegiance {
             epoch,
             holder: holder.to_owned(),
             lasts: PROMISE,
+            attempt: None,
         })
     }
 
     /// The same when a region is about to take over by force in `epoch`. What was promised before lasts for as long as it did, also
     /// when this is tried again.
-    pub fn taken_back(current: Option<&Allegiance>, heir: &str, epoch: u32) -> Option<Allegiance> {
+    pub fn taken_back(current: Option<&Allegiance>, heir: &str, epoch: u32, attempt: &str) -> Option<Allegiance> {
         is_open(current, heir, epoch).then(|| Allegiance {
             epoch,
             holder: heir.to_owned(),
             lasts: current.map_or(PROMISE, |current| current.lasts),
+            attempt: Some(attempt.to_owned()),
+        })
+    }
+
+    /// The same when nothing came of it: the region follows `holder` as before. Only what that very attempt took is given back: another one may
+    /// have come to something since.
+    pub fn given_back(current: Option<&Allegiance>, attempt: &str, holder: &str, epoch: u32) -> Option<Allegiance> {
+        let taken = current.filter(|current| current.attempt.as_deref() == Some(attempt))?;
+        Some(Allegiance {
+            epoch,
+            holder: holder.to_owned(),
+            lasts: taken.lasts,
+            attempt: None,
         })
     }
 
@@ -215,7 +231,7 @@ mod tests {
                 let is_granted = |region: &usize| {
                     let (_, stored) = promised[*region][idx];
                     let is_taken = *region > 0 && taken[*region].is_some_and(|taken| taken <= stored);
-                    let before = Allegiance { epoch: 1 + u32::from(is_taken), holder: if is_taken { "b" } else { "a" }.into(), lasts: PROMISE };
+                    let before = Allegiance { epoch: 1 + u32::from(is_taken), holder: if is_taken { "b" } else { "a" }.into(), lasts: PROMISE, attempt: None };
                     Allegiance::granted(Some(&before), "a", 1).is_some()
                 };
                 let n_granted = (0..n_regions).filter(is_granted).count();
@@ -232,6 +248,7 @@ mod tests {
             epoch,
             holder: holder.into(),
             lasts: PROMISE,
+            attempt: None,
         };
         let current = promise(2, "b");
         assert_eq!(Allegiance::granted(Some(&current), "a", 1), None);
@@ -243,10 +260,35 @@ mod tests {
             lasts: PROMISE * 2,
             ..promise(1, "a")
         };
-        let taken = Allegiance::taken_back(Some(&longer), "b", 2).unwrap();
+        let taken = Allegiance::taken_back(Some(&longer), "b", 2, "first").unwrap();
         assert_eq!((taken.epoch, taken.lasts), (2, PROMISE * 2));
-        let again = Allegiance::taken_back(Some(&taken), "b", 2).unwrap();
+        let again = Allegiance::taken_back(Some(&taken), "b", 2, "second").unwrap();
         assert_eq!(again.lasts, PROMISE * 2, "also when it is tried again");
-        assert_eq!(Allegiance::taken_back(Some(&taken), "c", 2), None);
+        assert_eq!(Allegiance::taken_back(Some(&taken), "c", 2, "third"), None);
+    }
+
+    #[test]
+    fn an_attempt_that_failed_gives_back_what_it_took_and_nothing_of_one_that_came_after_it() {
+        let taken = |before: Option<&Allegiance>, attempt: &str| Allegiance::taken_back(before, "b", 2, attempt);
+        let first = taken(None, "first").unwrap();
+        let back = Allegiance::given_back(Some(&first), "first", "a", 1).unwrap();
+        assert_eq!((back.epoch, back.holder.as_str(), back.attempt), (1, "a", None));
+        let second = taken(Some(&first), "second").unwrap();
+        assert_eq!(Allegiance::given_back(Some(&second), "first", "a", 1), None);
+        let reigns = Allegiance::granted(Some(&second), "b", 2).unwrap();
+        for attempt in ["first", "second"] {
+            assert_eq!(
+                Allegiance::given_back(Some(&reigns), attempt, "a", 1),
+                None,
+                "it was taken over"
+            );
+        }
+    }
+
+    #[test]
+    fn what_another_node_of_a_region_was_promised_is_over_before_writes_go_on_without_that_region() {
+        // A planned change ends the promises of the node that decides it. Others of its region rely on what they were told before, and
+        // whoever takes writes then waits for that region for so long.
+        assert!(Allegiance::relied_until(Duration::ZERO) < PATIENCE);
     }
 }

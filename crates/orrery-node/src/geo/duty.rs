@@ -395,6 +395,17 @@ pub fn unconfirmed() -> Error {
     )
 }
 
+/// What a client is told of its change under strong consistency when the regions have not confirmed it. A refusal that tells what
+/// there is counts no more than a read would: it may be because of what nobody else will ever have, or another region may have changed
+/// that since. Nothing was done then.
+pub fn unvouched<T>(decided: Result<T>) -> Error {
+    match decided {
+        Ok(_) => unconfirmed(),
+        Err(error) if matches!(error.status().code, 404 | 409 | 412) => cannot_tell(),
+        Err(error) => error,
+    }
+}
+
 pub fn write_forbidden() -> Error {
     Error::new(
         Status::WRITE_FORBIDDEN,

@@ -256,6 +256,11 @@ impl Topology {
         }
     }
 
+    /// The same once more, under a number of its own: whatever was to follow the one before cannot any more.
+    pub fn renumbered(&self) -> Topology {
+        self.changed()
+    }
+
     /// Takes a region out, whatever its state of replication, also one that is only on its way. When it took writes, `heir`
     /// takes over.
     pub fn without(&self, region: RegionId, heir: Option<RegionId>) -> Result<Topology> {

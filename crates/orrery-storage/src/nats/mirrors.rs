@@ -151,10 +151,17 @@ impl Mirrors {
         }
     }
 
-    /// Takes what another region has more of one stream: from now on it is that region's mirror, and has everything of it.
+    /// Takes what another region has more of one stream: from now on it is that region's mirror, and has everything of it. A stream that
+    /// takes messages is left alone: it may hold what is nowhere else.
     pub async fn take_from(&self, idx: usize, other: &Origin) -> Result<()> {
         let n_streams = self.n_streams(&self.context, &self.settings.name).await?;
         let n_streams = n_streams.ok_or_else(|| unreachable_origin(other))?;
+        let own = parts(&self.settings.name, n_streams);
+        let own = own.get(idx).ok_or_else(|| unreachable_origin(other))?;
+        let info = self.info(&self.context, &own.name).await?;
+        if info.is_some_and(|info| info.config.mirror.is_none()) {
+            return Err(StorageError::Unavailable(format!("{} takes messages", own.name)));
+        }
         self.follow_part(idx, n_streams, other).await
     }
 

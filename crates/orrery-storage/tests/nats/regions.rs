@@ -206,3 +206,25 @@ async fn a_mirror_that_is_made_anew_has_everything_again() {
         mirrors.reached_by(&origin).await.unwrap()
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_takes_messages_is_not_given_up_for_what_another_region_has_more() {
+    let world = World::new(2);
+    let east = world.writer(0).await;
+    let log = own(&east, LOG, 1).await;
+    write_some(&*log, "before", 3).await;
+    let mirrors = world.mirrors(1).await;
+    mirrors.follow(&Origin::of("east")).await.unwrap();
+    let west = world.reader(1).await;
+    reaches(&west, &*log).await;
+    mirrors.promote().await.unwrap();
+    // What it is told by then is older than what it does.
+    let reached = mirrors.reached().await.unwrap();
+    write_some(&*log, "in the east alone", 3).await;
+    for idx in 0..reached.len() {
+        let taken = mirrors.take_from(idx, &Origin::of("east")).await;
+        assert!(matches!(taken, Err(StorageError::Unavailable(_))), "{taken:?}");
+    }
+    assert_eq!(mirrors.standing().await.unwrap(), Standing::Own);
+    assert_eq!(mirrors.reached().await.unwrap(), reached);
+}

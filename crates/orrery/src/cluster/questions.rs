@@ -287,7 +287,8 @@ async fn own_heads(station: &Station, logs: &BTreeSet<LogId>, demand: Demand) ->
     if demand != Demand::Nothing && !(station.node.proves_logs(logs).await && commits(station, &heads).await) {
         return None;
     }
-    (station.place(&reach) == Place::Here).then_some(heads)
+    // Once more: one that does not count any more was not waited for.
+    (station.place(&reach) == Place::Here && counts(station, demand)).then_some(heads)
 }
 
 /// The same of the catalogue.
@@ -297,7 +298,7 @@ async fn own_system(station: &Station, demand: Demand) -> Option<Lsn> {
     }
     let lsn = station.node.system_lsn();
     let is_proven = station.node.proves_ownership().await && commits(station, &[(LogId::SYSTEM, lsn)]).await;
-    (is_proven && station.leads()).then_some(lsn)
+    (is_proven && station.leads() && counts(station, demand)).then_some(lsn)
 }
 
 /// Whether the region counts that is asked about.

@@ -13,6 +13,7 @@ mod histories;
 mod ledger;
 mod load;
 mod node;
+#[allow(dead_code, reason = "other tests use the rest")]
 mod recording;
 mod sharing;
 

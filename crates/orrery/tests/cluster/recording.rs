@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use orrery_model::{Lsn, PartitionId, SessionToken};
 use orrery_node::api::Consistency;
 use orrery_sim::dice::Dice;
-use orrery_sim::regions::history::{Action, Answer, Call, History, Item, PageRead, PairRead, Tick};
+use orrery_sim::regions::history::{Action, Answer, Call, History, Item, Loss, PageRead, PairRead, Tick};
 
 use crate::client::{self, Client};
 use crate::load::eventually;
@@ -56,6 +56,9 @@ pub struct Recorder {
     tick: AtomicU64,
     value: AtomicU64,
     stop: AtomicBool,
+    /// While it is quiet no client asks anything.
+    is_quiet: AtomicBool,
+    n_busy: AtomicUsize,
     /// Acknowledged writes and answered reads, by client.
     n_done: [AtomicUsize; N_CLIENTS],
 }
@@ -71,6 +74,8 @@ impl Recorder {
             tick: AtomicU64::new(0),
             value: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            is_quiet: AtomicBool::new(false),
+            n_busy: AtomicUsize::new(0),
             n_done: Default::default(),
         }
     }
@@ -136,8 +141,23 @@ impl Recorder {
         assert!(eventually(has_gone_on), "clients go on: {before:?}, {:?}", counts());
     }
 
+    /// Lets something happen while no client has a request under way.
+    pub fn quietly(&self, happen: impl FnOnce()) {
+        self.is_quiet.store(true, Ordering::SeqCst);
+        let is_quiet = || self.n_busy.load(Ordering::SeqCst) == 0;
+        assert!(eventually(is_quiet), "every request ends");
+        happen();
+        self.is_quiet.store(false, Ordering::SeqCst);
+    }
+
     /// What every node holds, once all hold the same or that takes too long.
     pub fn end(&self) {
+        let finals = self.become_equal();
+        self.history.lock().unwrap().finals.extend(finals);
+    }
+
+    /// The same while it goes on, if nobody writes.
+    pub fn become_equal(&self) -> Vec<(&'static str, Vec<(Item, u64)>)> {
         let doors = self.doors().clone();
         let mut held = Vec::new();
         eventually(|| {
@@ -145,8 +165,63 @@ impl Recorder {
             let is_same = |(_, items): &(_, Option<Vec<_>>)| items.is_some() && *items == held[0].1;
             held.iter().all(is_same)
         });
-        let finals = held.into_iter().map(|(name, items)| (name, items.unwrap_or_default()));
-        self.history.lock().unwrap().finals.extend(finals);
+        held.into_iter()
+            .map(|(name, items)| (name, items.unwrap_or_default()))
+            .collect()
+    }
+
+    /// A node's region has taken over from another by force: notes what it lacks as lost, and answers how many acknowledged writes that
+    /// are. All regions were equal at `since`, so nothing may be lost that was asked for before.
+    pub fn note_loss(&self, name: &str, since: Tick) -> usize {
+        let door = *self.doors().iter().find(|door| door.name == name).unwrap();
+        let at = self.tick();
+        let mut n_lost = 0;
+        for item in ITEMS {
+            let (after, head) = self.kept(&door, item);
+            let loss = Loss {
+                at,
+                item,
+                after,
+                head,
+                is_exact: true,
+            };
+            let mut history = self.history.lock().unwrap();
+            for (call, value, _) in history.writes(item) {
+                let Answer::Written { lsn, .. } = call.answer else {
+                    continue;
+                };
+                if after < lsn && lsn <= head {
+                    assert!(
+                        call.invoked > since,
+                        "{value} of {item:?} was in every region and is lost"
+                    );
+                    n_lost += 1;
+                }
+            }
+            history.losses.push(loss);
+        }
+        n_lost
+    }
+
+    /// The LSN of the version that a region which has taken over has of an item, and the last one that others may have given out before.
+    fn kept(&self, door: &Door, item: Item) -> (Lsn, Lsn) {
+        let mut kept = None;
+        let is_read = || {
+            let answer = self
+                .connect(door.port)
+                .and_then(|mut client| client.read(item.0, item.1));
+            let Ok(answer) = answer else { return false };
+            let lsn = match answer.status {
+                200 => item_lsn(&answer),
+                404 if sub_status(&answer) == 0 => Lsn::ZERO,
+                _ => return false,
+            };
+            let (_, (_, stands)) = standing(&answer).expect("a read says where the partition stands");
+            kept = Some((lsn, Lsn(((stands.0 >> 32) << 32) - 1)));
+            true
+        };
+        assert!(eventually(is_read), "{item:?} is read in {}", door.name);
+        kept.unwrap()
     }
 
     /// The items that a node shows; `None` when it refuses to.
@@ -170,7 +245,7 @@ impl Recorder {
         Ok(client)
     }
 
-    fn tick(&self) -> Tick {
+    pub fn tick(&self) -> Tick {
         self.tick.fetch_add(1, Ordering::AcqRel) + 1
     }
 
@@ -226,20 +301,26 @@ impl<'a> RecordingClient<'a> {
     fn run(mut self) {
         while !self.recorder.stop.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(self.dice.roll(PAUSE_MS)));
-            if !self.choose_door() {
-                continue;
+            // In this order: whoever wants it quiet waits for those who have not seen that.
+            self.recorder.n_busy.fetch_add(1, Ordering::SeqCst);
+            if !self.recorder.is_quiet.load(Ordering::SeqCst) && self.choose_door() {
+                self.ask();
             }
-            let item = self.dice.pick(&ITEMS);
-            let is_strong = self.recorder.level == Consistency::Strong;
-            match self.dice.roll(14) {
-                0..5 => self.read(item),
-                5..8 => self.write(item),
-                8 => self.write_over(item),
-                9 | 10 => self.write_pair(),
-                11 => self.read_pair(),
-                12 if is_strong => self.use_catalogue(),
-                _ => self.read_page(item.0),
-            }
+            self.recorder.n_busy.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn ask(&mut self) {
+        let item = self.dice.pick(&ITEMS);
+        let is_strong = self.recorder.level == Consistency::Strong;
+        match self.dice.roll(14) {
+            0..5 => self.read(item),
+            5..8 => self.write(item),
+            8 => self.write_over(item),
+            9 | 10 => self.write_pair(),
+            11 => self.read_pair(),
+            12 if is_strong => self.use_catalogue(),
+            _ => self.read_page(item.0),
         }
     }
 

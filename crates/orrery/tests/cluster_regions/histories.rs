@@ -14,10 +14,10 @@ use crate::recording::Recorder;
 use crate::world::{NAMES, Node, World};
 use crate::{become_equal, create_container, create_container_named};
 
-const N_ANSWERS: usize = 20;
+pub const N_ANSWERS: usize = 20;
 
 /// A recorder of requests to both regions, about a container of its own that has arrived in both.
-fn recorder(level: Consistency, nodes: &[Node], round: usize) -> Recorder {
+pub fn recorder(level: Consistency, nodes: &[Node], round: usize) -> Recorder {
     let name = format!("round-{round}");
     create_container_named(&nodes[0], &name);
     let link = format!("dbs/db/colls/{name}");
@@ -32,7 +32,7 @@ fn recorder(level: Consistency, nodes: &[Node], round: usize) -> Recorder {
     recorder
 }
 
-fn judge(history: &History, level: Consistency, round: usize) {
+pub fn judge(history: &History, level: Consistency, round: usize) {
     let bounds = Bounds {
         transactions: TRANSACTIONS as u64,
         age: Duration::from_secs(SECONDS),
@@ -57,7 +57,7 @@ fn judge(history: &History, level: Consistency, round: usize) {
 }
 
 /// The regions have to hear of each other before writes move.
-fn move_writes(nodes: &[Node], to: usize) {
+pub fn move_writes(nodes: &[Node], to: usize) {
     let is_moved = || nodes[to].region(&["failover", NAMES[to]]).status.success();
     assert!(eventually(is_moved), "{:?}", nodes[to].region(&["failover", NAMES[to]]));
 }

@@ -8,6 +8,7 @@
 mod bounded;
 #[path = "../kill_loop/client.rs"]
 mod client;
+mod forced;
 mod histories;
 #[path = "../kill_loop/ledger.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -27,9 +27,17 @@ fn write(client: &mut Client, id: &str, value: u64) {
     assert!(eventually(is_written), "{id} is written");
 }
 
+/// What a strong read finds, once it is answered at all: a region says that it does not know, or that it does not serve yet, and is
+/// asked again. Whatever it finds then counts.
 fn value_of(client: &mut Client, id: &str) -> Option<u64> {
-    let answer = client.read("k", id).unwrap();
-    (answer.status == 200).then(|| answer.json()["n"].as_u64().unwrap())
+    let mut found = None;
+    let is_answered = || {
+        let answer = client.read("k", id).unwrap();
+        found = (answer.status == 200).then(|| answer.json()["n"].as_u64().unwrap());
+        matches!(refusal(&answer), (200, _) | (404, None | Some("0")))
+    };
+    assert!(eventually(is_answered), "{id} is read");
+    found
 }
 
 #[test]
@@ -103,7 +111,7 @@ fn a_region_that_is_cut_off_from_two_others_is_not_waited_for_and_refuses_strong
         let list = west.answer(&["list"]);
         let regions = list["regions"].as_array().unwrap().clone();
         let found = regions.iter().find(|region| region["name"] == name).unwrap().clone();
-        found["leftOut"] == true
+        found["inQuorum"] == false
     };
     assert!(left_out(NAMES[1]) && !left_out(NAMES[2]));
     world.regions.sites[1].link.heal();
@@ -127,6 +135,13 @@ fn a_region_that_is_taken_over_from_acknowledges_and_shows_nothing_more_and_noth
     let unknown = here.create("k", &body("alone", 1)).unwrap();
     assert_eq!(unknown.status, 408, "{unknown:?}");
     assert_eq!(here.read("k", "i0").unwrap().status, 503, "another may have taken over");
+    let bounded = here.read_with("k", "i0", "x-ms-consistency-level: BoundedStaleness\r\n");
+    assert_eq!(bounded.unwrap().status, 503, "and may have changed it long ago");
+    let refused = here.create("k", &body("alone", 2)).unwrap();
+    assert_eq!(
+        refused.status, 503,
+        "nobody else may ever have the other one: {refused:?}"
+    );
 
     north.answer(&["offline", NAMES[0]]);
     write(&mut there, "i0", 77);
@@ -170,4 +185,31 @@ fn one_of_three_regions_takes_over_only_when_another_tells_what_it_has() {
     assert!(eventually(is_taken), "{:?}", north.region(&["offline", NAMES[0]]));
     let _asia = world.node(2);
     assert!(eventually(|| value_of(&mut north.client(), "i") == Some(1)));
+}
+
+#[test]
+fn a_node_that_stood_still_while_its_region_was_taken_over_from_shows_and_acknowledges_nothing_of_before() {
+    let world = world(3);
+    let [west, north, _asia] = three(&world);
+    create_container(&west);
+    let (mut reading, mut writing, mut there) = (west.client(), west.client(), north.client());
+    write(&mut reading, "i", 1);
+    west.pause();
+    let (read, written) = std::thread::scope(|scope| {
+        // On their way to it while it stands still: the first that it does afterwards.
+        let read = scope.spawn(|| reading.read("k", "i"));
+        let written = scope.spawn(|| writing.upsert("k", &body("i", 2)));
+        assert!(eventually(|| north.region(&["offline", NAMES[0]]).status.success()));
+        write(&mut there, "i", 77);
+        west.resume();
+        (read.join().unwrap(), written.join().unwrap())
+    });
+    // It may also close the connection, having given up on its servers.
+    if let Ok(read) = read {
+        assert!(read.status != 200 || read.json()["n"] == 77, "{read:?}");
+    }
+    if let Ok(written) = written {
+        assert!(!matches!(written.status, 200 | 201), "{written:?}");
+    }
+    assert_eq!(value_of(&mut there, "i"), Some(77));
 }

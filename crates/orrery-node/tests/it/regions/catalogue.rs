@@ -128,8 +128,8 @@ async fn a_change_of_the_catalogue_that_only_its_region_has_is_not_acknowledged(
     assert_eq!(create_database(&regions.writer(), "second").await, 408);
     assert_eq!(
         create_database(&regions.writer(), "second").await,
-        409,
-        "it may be there all the same"
+        503,
+        "whether it stays is not known, so nobody is told that it is there"
     );
     let rotated = regions.writer().node.rotate_key(KeyKind::Secondary).await;
     assert_eq!(rotated.unwrap_err().status(), Status::REQUEST_TIMEOUT);

@@ -21,6 +21,7 @@ use orrery_storage::nats::mirrors::Origin;
 
 use super::office::{Office, refused, unknown};
 use super::records::store_of;
+use super::reign::{Takeover, changed_meanwhile};
 use crate::cluster::home;
 use crate::cluster::station::Scope;
 
@@ -86,8 +87,8 @@ impl Office {
         // Nothing is shown here any more when another region begins to acknowledge.
         self.abdicate(topology.epoch);
         if let Err(error) = self.decide(next).await {
-            // What may have been decided stays given up; deciding it again settles it.
-            if error.status() == Status::PRECONDITION_FAILED {
+            // What may have been decided stays given up until it is settled ([`Office::settle`]).
+            if error.status() != Status::REQUEST_TIMEOUT {
                 self.resume();
             }
             return Err(error);
@@ -140,7 +141,15 @@ impl Office {
             return Err(refused(&format!("{} is the next in line; ask there.", heir.name)));
         }
         let mut next = topology.without(gone.id, Some(heir.id))?;
-        self.take_everything(&topology, &gone, next.epoch, accept_loss).await?;
+        // Beyond the one that the region which is gone may have decided by itself, to let another take the writes.
+        next.epoch = Epoch(next.epoch.0 + 1);
+        let takeover = Takeover::new(&topology, &gone, next.epoch, accept_loss);
+        if let Err(error) = self.take_everything(&takeover).await {
+            if self.station.node.promises_everywhere() {
+                self.give_back(&takeover).await;
+            }
+            return Err(error);
+        }
         // From here on nothing more comes from the region that is gone.
         self.mirrors.promote().await.map_err(unknown)?;
         self.store.refresh().await.map_err(unreadable)?;
@@ -192,21 +201,20 @@ impl Office {
     }
 
     /// Has everything that was acknowledged before this region takes over: under strong consistency all of it, else what there is.
-    async fn take_everything(&self, topology: &Topology, gone: &Region, epoch: Epoch, accept_loss: bool) -> Result<()> {
+    async fn take_everything(&self, takeover: &Takeover<'_>) -> Result<()> {
         let mut must = Vec::new();
         if self.station.node.promises_everywhere() {
-            must = self.take_back(topology, gone, epoch, accept_loss).await?;
+            must = self.take_back(takeover).await?;
         }
-        let asked = match accept_loss {
-            true => &[],
-            false => must.as_slice(),
-        };
-        let taken = self.take_what_is_ahead(topology, gone.id, asked).await;
-        if taken.is_err() {
-            must.push(self.geography.own().id);
-            self.give_back(topology, gone, &must).await;
+        if takeover.accept_loss {
+            must.clear();
         }
-        taken
+        // Another node of this region may have taken over while this one waited, or stood still.
+        if !self.is_still_to_decide(takeover.topology).await {
+            return Err(changed_meanwhile());
+        }
+        self.take_what_is_ahead(takeover.topology, takeover.gone.id, &must)
+            .await
     }
 
     /// Takes over what any other region that can be reached has of the lost one's streams, so that none is ahead. Those that `must` be

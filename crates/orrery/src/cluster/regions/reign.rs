@@ -40,6 +40,8 @@ struct Record {
     epoch: u32,
     holder: String,
     lasts_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attempt: Option<String>,
 }
 
 fn to_record(allegiance: &Allegiance) -> Bytes {
@@ -47,6 +49,7 @@ fn to_record(allegiance: &Allegiance) -> Bytes {
         epoch: allegiance.epoch,
         holder: allegiance.holder.clone(),
         lasts_ms: allegiance.lasts.as_millis() as u64,
+        attempt: allegiance.attempt.clone(),
     })
 }
 
@@ -56,6 +59,7 @@ fn from_record(bytes: &[u8]) -> Option<Allegiance> {
         epoch: record.epoch,
         holder: record.holder,
         lasts: Duration::from_millis(record.lasts_ms),
+        attempt: record.attempt,
     })
 }
 
@@ -117,6 +121,18 @@ impl Office {
         *self.abdicated.lock().unwrap_or_else(PoisonError::into_inner) = Epoch(0);
     }
 
+    /// Finds out whether what this region gave up its promises for was decided, when nobody could tell. If it was not it cannot be
+    /// any more after this, and the region goes on.
+    pub(super) async fn settle(&self) -> Result<()> {
+        let topology = self.geography.topology();
+        let is_in_doubt = *self.abdicated.lock().unwrap_or_else(PoisonError::into_inner) == topology.epoch;
+        if is_in_doubt && self.reigning() == Some(topology.epoch) {
+            self.decide(topology.renumbered()).await?;
+            self.resume();
+        }
+        Ok(())
+    }
+
     fn extend_reign(&self, epoch: Epoch, until: Instant) {
         // Held while it is set: who has abdicated in between stays so.
         let abdicated = self.abdicated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,6 +167,10 @@ impl Office {
             };
         }
         let topology = self.geography.topology();
+        // Asked after `asked`: what another node of this region had decided before is known here.
+        if !self.knows_nothing_later(&self.roster, &topology).await {
+            return false;
+        }
         let n_online = topology.online().count();
         let n_needed = quorum::needed(topology.regions.len(), n_online);
         let mut asking: FuturesUnordered<_> = topology
@@ -189,34 +209,28 @@ impl Office {
 
     /// Makes sure that a region which is to be taken over from acknowledges and shows nothing more, if what was acknowledged must not be
     /// lost. Answers who else has promised to follow this one: what they have between them is everything.
-    pub(super) async fn take_back(
-        &self,
-        topology: &Topology,
-        gone: &Region,
-        epoch: Epoch,
-        accept_loss: bool,
-    ) -> Result<Vec<RegionId>> {
+    pub(super) async fn take_back(&self, takeover: &Takeover<'_>) -> Result<Vec<RegionId>> {
         let own = store_of(&self.geography.name);
         let (mut reached, mut lasts) = (Vec::new(), Duration::ZERO);
-        for region in topology.online().filter(|region| region.id != gone.id) {
+        for region in takeover.others() {
             let Some(roster) = self.bucket_of(region).await else {
                 continue;
             };
-            let taken_back = |current: Option<&Allegiance>| Allegiance::taken_back(current, &own, epoch.0);
+            let taken_back = |current: Option<&Allegiance>| {
+                Allegiance::taken_back(current, &own, takeover.epoch.0, &takeover.attempt)
+            };
             let Some(promise) = replace(&roster, taken_back).await else {
                 continue;
             };
             reached.push(region.id);
             lasts = lasts.max(promise.lasts);
             // After that: who takes this region out tells it first, and then has it promise to follow.
-            if !self.knows_nothing_later(&roster, topology).await {
-                self.give_back(topology, gone, &reached).await;
-                return Err(refused("The regions were changed meanwhile; try again."));
+            if !self.knows_nothing_later(&roster, takeover.topology).await {
+                return Err(changed_meanwhile());
             }
         }
-        let is_enough = quorum::may_take_over(topology.regions.len(), reached.len());
-        if !reached.contains(&self.geography.own().id) || !is_enough && !accept_loss {
-            self.give_back(topology, gone, &reached).await;
+        let is_enough = quorum::may_take_over(takeover.topology.regions.len(), reached.len());
+        if !reached.contains(&self.geography.own().id) || !is_enough && !takeover.accept_loss {
             return Err(refused(
                 "Too few regions can be reached to tell what has been acknowledged; acceptLoss takes over all the same.",
             ));
@@ -230,6 +244,11 @@ impl Office {
         Ok(reached)
     }
 
+    /// Whether this node still acts for the region, and the region knows of no later decision: it may have stood still for any time.
+    pub(super) async fn is_still_to_decide(&self, topology: &Topology) -> bool {
+        self.station.is_steward() && self.knows_nothing_later(&self.roster, topology).await
+    }
+
     async fn knows_nothing_later(&self, roster: &Roster, topology: &Topology) -> bool {
         let found = roster.get(super::records::TOPOLOGY).await;
         let found = found
@@ -239,23 +258,51 @@ impl Office {
         found.is_some_and(|theirs| !replaces(&theirs, topology))
     }
 
-    /// Nothing came of taking over: regions follow as before.
-    pub(super) async fn give_back(&self, topology: &Topology, gone: &Region, reached: &[RegionId]) {
-        let own = store_of(&self.geography.name);
-        let before = |current: Option<&Allegiance>| {
-            let is_ours = |current: &&Allegiance| current.holder == own && current.epoch > topology.epoch.0;
-            current.filter(is_ours).map(|current| Allegiance {
-                epoch: topology.epoch.0,
-                holder: store_of(&gone.name),
-                lasts: current.lasts,
-            })
-        };
-        for region in topology.regions.iter().filter(|region| reached.contains(&region.id)) {
+    /// Nothing came of taking over: regions follow as before, also those of which it is not known whether they were reached.
+    pub(super) async fn give_back(&self, takeover: &Takeover<'_>) {
+        let (holder, epoch) = (store_of(&takeover.gone.name), takeover.topology.epoch.0);
+        let before = |current: Option<&Allegiance>| Allegiance::given_back(current, &takeover.attempt, &holder, epoch);
+        let giving = takeover.others().map(|region| async move {
             if let Some(roster) = self.bucket_of(region).await {
                 replace(&roster, before).await;
             }
+        });
+        futures::future::join_all(giving).await;
+    }
+}
+
+/// A try to take over from a region that is gone.
+#[derive(Debug)]
+pub(super) struct Takeover<'a> {
+    pub topology: &'a Topology,
+    pub gone: &'a Region,
+    /// That would begin.
+    pub epoch: Epoch,
+    pub accept_loss: bool,
+    /// Names it, among all that ever were.
+    pub attempt: String,
+}
+
+impl<'a> Takeover<'a> {
+    pub fn new(topology: &'a Topology, gone: &'a Region, epoch: Epoch, accept_loss: bool) -> Takeover<'a> {
+        let number = crate::host::fresh_secret();
+        Takeover {
+            topology,
+            gone,
+            epoch,
+            accept_loss,
+            attempt: number[..8].iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
+
+    /// The regions that are left, the one that takes over among them.
+    fn others(&self) -> impl Iterator<Item = &Region> + use<'_> {
+        self.topology.online().filter(|region| region.id != self.gone.id)
+    }
+}
+
+pub(super) fn changed_meanwhile() -> orrery_model::Error {
+    refused("The regions were changed meanwhile; try again.")
 }
 
 #[cfg(test)]
@@ -268,8 +315,15 @@ mod tests {
             epoch: 3,
             holder: "westus".into(),
             lasts: Duration::from_millis(2_500),
+            attempt: Some("f00d".into()),
         };
-        assert_eq!(from_record(&to_record(&promise)), Some(promise));
+        assert_eq!(from_record(&to_record(&promise)), Some(promise.clone()));
+        let old = br#"{"epoch":3,"holder":"westus","lastsMs":2500}"#;
+        let kept = Allegiance {
+            attempt: None,
+            ..promise
+        };
+        assert_eq!(from_record(old), Some(kept), "of a node that knew of no attempts");
         assert_eq!(from_record(b"{}"), None);
     }
 }

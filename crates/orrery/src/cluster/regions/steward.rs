@@ -338,6 +338,7 @@ async fn tend(office: &Office) -> Result<()> {
     };
     if office.geography.is_writer() {
         office.set_following(0);
+        office.settle().await?;
         take_over_streams(office).await?;
         return take_in(office).await;
     }
@@ -393,18 +394,19 @@ async fn follow_writer(office: &Office) -> Result<()> {
     let topology = office.geography.topology();
     let writer = &topology.writer().name;
     let (origin, epoch) = (Origin::of(&store_of(writer)), topology.epoch.0);
-    match office.mirrors.standing().await.map_err(unknown)? {
-        Standing::Mirrors(name) if name == origin.name => {
-            office.set_following(epoch);
-            return watch(office, &origin).await;
-        }
-        Standing::Missing | Standing::Own | Standing::Between | Standing::Mirrors(_) => {}
+    let standing = office.mirrors.standing().await.map_err(unknown)?;
+    if standing == Standing::Mirrors(origin.name.clone()) {
+        office.set_following(epoch);
+        return watch(office, &origin).await;
     }
     // What is here is not given up before the other region has taken over, nor while this node still writes.
     if !office.geography.serves(writer, epoch) || office.station.node.takes_writes() {
         return Ok(());
     }
     let own = office.geography.own();
+    if !own.cut_off.is_empty() {
+        arrive(office, &standing).await?;
+    }
     let has_parted = keep::has_parted(&office.positions(), &own.cut_off);
     if has_parted {
         keep::rescue(office, writer, &own).await?;
@@ -416,6 +418,19 @@ async fn follow_writer(office: &Office) -> Result<()> {
     }
     office.set_following(epoch);
     Ok(())
+}
+
+/// Before it is decided what of this region's copies is not part of the account: nothing more comes from the region that was taken over
+/// from, and this node has everything that any node of its region can have.
+async fn arrive(office: &Office, standing: &Standing) -> Result<()> {
+    if matches!(standing, Standing::Mirrors(_)) {
+        office.mirrors.promote().await.map_err(unknown)?;
+    }
+    office
+        .store
+        .refresh()
+        .await
+        .map_err(orrery_partition::decide::unreadable)
 }
 
 /// Copies of all nodes of the region are made anew.
