@@ -127,16 +127,22 @@ impl ContainerDefinition {
             }
         }
         self.check_embeddings_kept(&next)?;
+        self.check_vector_indexes_kept(&next)?;
         Ok(next)
     }
 
-    /// Policies fixed at creation stay when a replace does not name them.
+    /// Policies fixed at creation stay when a replace does not name them. Whoever names vector indexes names their
+    /// embeddings too.
     fn carry_over(&self, body: &mut Object) {
+        let names_vectors = search::has_vector_indexes(body);
         for name in [
             "conflictResolutionPolicy",
             "clientEncryptionPolicy",
             "vectorEmbeddingPolicy",
         ] {
+            if name == "vectorEmbeddingPolicy" && names_vectors {
+                continue;
+            }
             if let (None, Some(value)) = (read::member(body, name), self.fields.get(name)) {
                 body.insert(name, value.clone());
             }
@@ -166,8 +172,27 @@ impl ContainerDefinition {
             return Ok(());
         }
         Err(Error::bad_request(
-            "Vector Embedding Policy cannot be modified once it has been set.",
+            "Paths in existing embedding policy cannot be modified in Collection Replace",
         ))
+    }
+
+    /// Vector indexes may be added and dropped, not changed.
+    fn check_vector_indexes_kept(&self, next: &ContainerDefinition) -> Result<()> {
+        let indexes = |definition: &ContainerDefinition| {
+            let indexes = definition.indexing_policy().get("vectorIndexes");
+            indexes.and_then(Value::as_array).unwrap_or_default().to_vec()
+        };
+        let kept = indexes(self);
+        let is_changed = |index: &Value| {
+            let same_path = |other: &&Value| other.get("path") == index.get("path");
+            kept.iter().find(same_path).is_some_and(|other| other != index)
+        };
+        match indexes(next).iter().any(is_changed) {
+            true => Err(Error::bad_request(
+                "Paths in existing vector indexing policy cannot be modified in Collection Replace",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Reads what [`ContainerDefinition::to_stored`] wrote.

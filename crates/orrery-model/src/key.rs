@@ -126,22 +126,14 @@ impl PartitionKeyDefinition {
         }
     }
 
-    /// The partition key an item holds. A missing property is undefined; arrays and objects cannot be keys.
-    pub fn extract(&self, item: &Value) -> Result<PartitionKey> {
-        let component = |path: &PropertyPath| match path.find(item) {
-            None => Ok(KeyComponent::Undefined),
-            Some(value) => KeyComponent::from_value(value).ok_or_else(|| {
-                Error::bad_request(format!(
-                    "The partition key at {} must be a string, number, boolean or null.",
-                    path.as_str()
-                ))
-            }),
+    /// The partition key an item holds. A missing property is undefined, and so is one that holds an array or object, as
+    /// for clients, which send no key for either.
+    pub fn extract(&self, item: &Value) -> PartitionKey {
+        let component = |path: &PropertyPath| {
+            let found = path.find(item).and_then(KeyComponent::from_value);
+            found.unwrap_or(KeyComponent::Undefined)
         };
-        self.paths
-            .iter()
-            .map(component)
-            .collect::<Result<Vec<_>>>()
-            .map(PartitionKey)
+        PartitionKey(self.paths.iter().map(component).collect())
     }
 
     /// Turns a key as the client sent it into the key of one item, or says why it cannot be one.
@@ -156,7 +148,8 @@ impl PartitionKeyDefinition {
             n => Err(Error::new(
                 Status::PARTITION_KEY_MISMATCH,
                 format!(
-                    "Partition key provided has {n} components, the container's key has {}.",
+                    "Partition key provided either doesn't correspond to definition in the collection or doesn't match \
+                     partition key field values specified in the document. It has {n} components, the container's key has {}.",
                     self.paths.len()
                 ),
             )),

@@ -80,6 +80,8 @@ pub enum Operation {
     Put(PutItem),
     /// An item is gone.
     Delete(DeleteItem),
+    /// An item gives up its id; the put that follows in the same transaction says which one it has from here on.
+    Renamed(RenamedItem),
     /// A record of the system log: databases, containers, users, offers, partitions. `None` removes it.
     Record { key: Bytes, value: Option<Bytes> },
     /// The container's definition from here on, as stored JSON.
@@ -117,6 +119,14 @@ pub struct DeleteItem {
     pub number: u64,
     /// Removed because its time to live ran out.
     pub expired: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RenamedItem {
+    pub epk: Epk,
+    /// The id it had.
+    pub from: String,
+    pub number: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]

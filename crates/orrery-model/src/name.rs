@@ -25,7 +25,7 @@ pub fn validate_name(kind: NameKind, name: &str) -> Result<()> {
     let invalid = |rule: &str| Error::bad_request(format!("The input name '{}' is invalid. {rule}", shorten(name)));
     if name.is_empty() || name.chars().count() > NAME_CHARACTERS_MAX {
         return Err(invalid(
-            "Ensure to provide a unique non-empty string of at most '255' characters.",
+            "Ensure to provide a unique non-empty string less than '255' characters.",
         ));
     }
     if name.contains(FORBIDDEN) || name.contains(char::is_control) {

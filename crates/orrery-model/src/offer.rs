@@ -149,7 +149,12 @@ impl Throughput {
 }
 
 fn within(units: i64, min: u32, step: u32) -> Result<u32> {
-    let valid = (i64::from(min)..=i64::from(RU_MAX)).contains(&units) && units % i64::from(step) == 0;
+    if units < i64::from(min) {
+        return Err(Error::bad_request(format!(
+            "Requested throughput {units} is less than required minimum throughput {min}."
+        )));
+    }
+    let valid = units <= i64::from(RU_MAX) && units % i64::from(step) == 0;
     valid.then_some(units as u32).ok_or_else(|| {
         Error::bad_request(format!(
             "The offer should have valid throughput values between {min} and {RU_MAX} inclusive in increments of {step}."

@@ -288,6 +288,13 @@ pub struct FeedTarget {
     pub epk_max: Option<Epk>,
 }
 
+impl FeedTarget {
+    /// No part of the container is named: it is about the whole.
+    pub fn names_nothing(&self) -> bool {
+        self.partition_key.is_none() && self.partition.is_none() && self.epk_min.is_none() && self.epk_max.is_none()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// `None`: the default of the operation.

@@ -302,6 +302,7 @@ fn changed_items(log: LogId, transactions: &[Arc<Transaction>]) -> HashMap<Cache
             let (epk, id, item) = match operation {
                 Operation::Put(put) => (&put.epk, &put.id, Some(StoredItem::of(put, transaction, index))),
                 Operation::Delete(delete) => (&delete.epk, &delete.id, None),
+                Operation::Renamed(renamed) => (&renamed.epk, &renamed.from, None),
                 _ => continue,
             };
             changed.insert(

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use orrery_model::etag::Precondition;
 use orrery_model::limits::BATCH_RESULT_BYTES_MAX;
-use orrery_model::log::{DeleteItem, Operation, PutItem};
+use orrery_model::log::{DeleteItem, Operation, PutItem, RenamedItem};
 use orrery_model::{Charge, ContainerDefinition, Epk, Error, Etag, Lsn, PartitionId, Result, Status, Timestamp};
 use orrery_query::Allowance;
 
@@ -239,10 +239,27 @@ impl Writer<'_> {
     fn replace(&self, target: &Target, draft: &ItemDraft) -> Result<Decided> {
         let current = self.find(target)?;
         self.check_precondition(&current)?;
-        if current.item.id != draft.id.as_bytes() {
-            return Err(Error::bad_request("The id of an item cannot be changed by a replace."));
+        let renaming = self.renaming(&current, draft)?;
+        self.put(renaming, draft, Some(&current))
+    }
+
+    /// A replace may give an item another id, if no other item of the logical partition has it. An expired one makes room.
+    fn renaming(&self, current: &Current, draft: &ItemDraft) -> Result<Vec<Operation>> {
+        let mut operations = Vec::new();
+        if current.item.id == draft.id.as_bytes() {
+            return Ok(operations);
         }
-        self.put(Vec::new(), draft, Some(&current))
+        match self.find_id(&draft.id)? {
+            Some(other) if !other.expired => return Err(already_exists()),
+            Some(expired) => operations.push(self.removal(expired.number, &draft.id)),
+            None => {}
+        }
+        operations.push(Operation::Renamed(RenamedItem {
+            epk: self.step.epk.clone(),
+            from: id_text(&current.item)?,
+            number: current.number,
+        }));
+        Ok(operations)
     }
 
     fn delete(&self, target: &Target) -> Result<Decided> {

@@ -50,7 +50,7 @@ impl ItemDraft {
             return Err(Error::new(Status::TOO_LARGE, "Request size is too large"));
         }
         let open_text = whole_text.slice(..whole_text.len() - 1);
-        let key = definition.partition_key().extract(&value)?;
+        let key = definition.partition_key().extract(&value);
         check_key_size(&key)?;
         Ok(ItemDraft {
             id,
@@ -147,7 +147,7 @@ fn read_ttl(object: &Object) -> Result<Option<i32>> {
         )
     };
     match object.get("ttl") {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
         Some(value) => {
             let seconds = value
                 .as_number()

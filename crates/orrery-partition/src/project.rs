@@ -130,6 +130,11 @@ impl<'a> Projection<'a> {
         match operation {
             Operation::Put(put) => self.put(put, index),
             Operation::Delete(delete) => self.delete(delete, index),
+            Operation::Renamed(renamed) => {
+                self.view
+                    .apply([(keys::id(self.form, &renamed.epk, &renamed.from), None)]);
+                Ok(())
+            }
             Operation::Record { .. } => {
                 self.view.apply(record(operation));
                 Ok(())
@@ -239,7 +244,7 @@ impl<'a> Projection<'a> {
             put,
             before.as_ref(),
         ));
-        if before.is_none() {
+        if before.as_ref().is_none_or(|(before, _)| before.id != item.id) {
             self.view
                 .apply([(keys::id(form, &put.epk, &put.id), Some(number(put.number)))]);
         }

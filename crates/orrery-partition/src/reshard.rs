@@ -77,6 +77,7 @@ pub fn tail(
         let concerns_child = match operation {
             Operation::Put(put) => range.contains(&put.epk),
             Operation::Delete(delete) => range.contains(&delete.epk),
+            Operation::Renamed(renamed) => range.contains(&renamed.epk),
             Operation::Defined { .. } => true,
             _ => false,
         };

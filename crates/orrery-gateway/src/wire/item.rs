@@ -131,15 +131,13 @@ pub(super) fn parse_item(body: Bytes) -> Result<ItemBody> {
     if body.first() == Some(&binary_json::PREAMBLE) {
         return item_of(decode_binary(&body)?);
     }
+    // As it was sent: escapes and blanks count.
+    if body.len() > ITEM_BYTES_MAX {
+        return Err(item_too_large());
+    }
     let parsed = json::parse(&body).map_err(malformed)?;
     validate(&parsed.value)?;
-    // Blanks do not count, but how many there are is worth finding out only if the text is too long with them.
-    let too_large = body.len() > ITEM_BYTES_MAX && (parsed.canonical || parsed.value.to_text().len() > ITEM_BYTES_MAX);
-    if too_large {
-        Err(item_too_large())
-    } else {
-        Ok(ItemBody { text: body, parsed })
-    }
+    Ok(ItemBody { text: body, parsed })
 }
 
 /// An item that has no text of its own: it came in binary or inside something larger.

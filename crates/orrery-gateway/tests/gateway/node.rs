@@ -111,6 +111,25 @@ async fn a_read_only_key_is_not_shown_tokens_that_write() {
 }
 
 #[tokio::test]
+async fn words_of_permissions_and_triggers_are_shown_as_they_were_sent() {
+    let server = shop().await;
+    assert_eq!(
+        post(&server, "dbs/shop", "users", &json!({"id": "ann"})).await.status,
+        201
+    );
+    let permission = json!({"id": "p", "permissionMode": "all", "resource": CONTAINER});
+    let created = post(&server, "dbs/shop/users/ann", "permissions", &permission).await;
+    assert_eq!(created.json()["permissionMode"], "all");
+    let trigger = json!({"id": "t", "body": "function () {}", "triggerType": "pre", "triggerOperation": "CREATE"});
+    let created = post(&server, CONTAINER, "triggers", &trigger).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    assert_eq!(created.json()["triggerType"], "pre");
+    assert_eq!(created.json()["triggerOperation"], "CREATE");
+    let nonsense = json!({"id": "u", "body": "function () {}", "triggerType": "amid", "triggerOperation": "all"});
+    assert_eq!(post(&server, CONTAINER, "triggers", &nonsense).await.status, 400);
+}
+
+#[tokio::test]
 async fn pages_of_containers_leave_none_out_when_earlier_ones_are_deleted() {
     let server = shop().await;
     for name in ["b", "c", "d", "e"] {

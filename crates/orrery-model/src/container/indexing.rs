@@ -136,10 +136,10 @@ fn path_entries(given: &Object, name: &str) -> Result<Vec<Entry>> {
             return Err(rejected(text, text.len()));
         }
         read::objects(entry, "indexes")?;
-        Ok(Entry {
-            path,
-            shown: read::present(entry),
-        })
+        let mut shown = read::present(entry);
+        // What clients of long ago say about the kind of index has no meaning any more and is not shown.
+        shown.retain(|name| name != "indexes");
+        Ok(Entry { path, shown })
     };
     entries.into_iter().map(entry).collect()
 }

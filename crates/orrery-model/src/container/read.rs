@@ -93,5 +93,7 @@ fn typed<'a, T>(owner: &'a Object, name: &str, kind: &str, read: impl Fn(&'a Val
 }
 
 fn wrong(name: &str, kind: &str) -> Error {
-    Error::bad_request(format!("The request payload is invalid: '{name}' must be {kind}."))
+    Error::bad_request(format!(
+        "One of the specified inputs is invalid: '{name}' must be {kind}."
+    ))
 }

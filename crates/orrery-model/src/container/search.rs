@@ -8,6 +8,11 @@ use crate::json::{Object, Value};
 const DIMENSIONS_DEFAULT: i64 = 1536;
 const DIMENSIONS_MAX: i64 = 4096;
 const FLAT_DIMENSIONS_MAX: i64 = 505;
+const QUANTIZATION_BYTES_MAX: i64 = 512;
+const SHARD_PATHS_MAX: usize = 1;
+/// The first is the default.
+const DATA_TYPES: [&str; 4] = ["float32", "float16", "uint8", "int8"];
+const DISTANCES: [&str; 3] = ["cosine", "euclidean", "dotproduct"];
 
 /// The `vectorEmbeddingPolicy` in the service's form.
 pub(super) fn normalise_embeddings(given: &Object) -> Result<Object> {
@@ -24,23 +29,42 @@ fn embedding(given: &Object) -> Result<Value> {
     let dimensions = read::integer(given, "dimensions")?.unwrap_or(DIMENSIONS_DEFAULT);
     if dimensions < 1 {
         return Err(Error::bad_request(format!(
-            "Vector Embedding Policy has invalid Dimensions:{dimensions}, it should be positive integer"
+            "The Vector Embedding Policy has Dimensions:{dimensions} which is not a positive integer."
         )));
     }
     if dimensions > DIMENSIONS_MAX {
         return Err(Error::bad_request(format!(
-            "Vector Embedding Policy has invalid Dimensions:{dimensions}, the maximum is {DIMENSIONS_MAX}"
+            "The Vector Embedding Policy has Dimensions:{dimensions} which is more than the maximum of {DIMENSIONS_MAX}."
         )));
     }
     shown.insert("dimensions", Value::from(dimensions));
-    for (name, default) in [("dataType", "float32"), ("distanceFunction", "cosine")] {
-        if !shown.contains(name) {
-            shown.insert(name, Value::from(default));
-        }
-    }
-    read::normalise_choice(&mut shown, "dataType", &["float32", "float16", "uint8", "int8"])?;
-    read::normalise_choice(&mut shown, "distanceFunction", &["cosine", "euclidean", "dotproduct"])?;
+    shown.insert("dataType", one_of(given, "dataType", &DATA_TYPES)?);
+    shown.insert("distanceFunction", one_of(given, "distanceFunction", &DISTANCES)?);
     Ok(Value::Object(shown))
+}
+
+/// A member of an embedding in the service's casing; the first of `allowed` when it is absent.
+fn one_of(given: &Object, name: &str, allowed: &[&str]) -> Result<Value> {
+    let text = read::text(given, name)?.unwrap_or(allowed[0]);
+    let known = read::choice(allowed, text).ok_or_else(|| {
+        let name = capitalised(name);
+        Error::bad_request(format!("The Vector Embedding Policy has an invalid {name}:{text}"))
+    });
+    known.map(Value::from)
+}
+
+fn capitalised(name: &str) -> String {
+    let (first, rest) = name.split_at(1);
+    first.to_ascii_uppercase() + rest
+}
+
+/// Whether a definition as a client sends it asks for vector indexes.
+pub(super) fn has_vector_indexes(definition: &Object) -> bool {
+    let policy = read::member(definition, "indexingPolicy");
+    let indexes = policy.and_then(|policy| policy.get("vectorIndexes"));
+    indexes
+        .and_then(Value::as_array)
+        .is_some_and(|indexes| !indexes.is_empty())
 }
 
 /// Checks the `vectorIndexes` of an indexing policy against the embeddings.
@@ -63,7 +87,7 @@ fn vector_index(given: &Object, embeddings: Option<&Object>) -> Result<Value> {
         .ok_or_else(|| Error::bad_request(format!("Vector Indexing Policy's Index Type::{kind} is invalid.")))?;
     let dimensions = dimensions(embeddings, path).ok_or_else(|| {
         Error::bad_request(format!(
-            "Vector Indexing Policy's path::{path} not matching in Embedding's path."
+            "The Vector Indexing Policy's path::{path} not matching in Embedding's path."
         ))
     })?;
     if known == "flat" && dimensions > FLAT_DIMENSIONS_MAX {
@@ -71,8 +95,9 @@ fn vector_index(given: &Object, embeddings: Option<&Object>) -> Result<Value> {
             "Vector Indexing Policy's path::{path} has {dimensions} dimensions, an index of type flat allows {FLAT_DIMENSIONS_MAX}."
         )));
     }
-    parameter(given, "quantizationByteSize", 1, 512)?;
-    parameter(given, "indexingSearchListSize", 10, 500)?;
+    parameter(given, "quantizationByteSize", 1, dimensions.min(QUANTIZATION_BYTES_MAX))?;
+    parameter(given, "indexingSearchListSize", 25, 500)?;
+    check_shard_key(given)?;
     let mut shown = read::present(given);
     shown.insert("type", Value::from(known));
     read::normalise_choice(&mut shown, "quantizerType", &["product", "spherical"])?;
@@ -82,13 +107,32 @@ fn vector_index(given: &Object, embeddings: Option<&Object>) -> Result<Value> {
 fn parameter(given: &Object, name: &str, min: i64, max: i64) -> Result<()> {
     match read::integer(given, name)? {
         Some(value) if !(min..=max).contains(&value) => {
-            let (first, rest) = name.split_at(1);
+            let name = capitalised(name);
             Err(Error::bad_request(format!(
-                "Vector Indexing Policy parameter {}{rest} value :: {value} is out of range. \
-                 The allowed range is between {min} and {max}.",
-                first.to_ascii_uppercase()
+                "The Vector Indexing Policy parameter {name} value :: {value} is out of range. \
+                 The allowed range is between {min} and {max}."
             )))
         }
+        _ => Ok(()),
+    }
+}
+
+/// The paths by which a vector index is cut into smaller ones.
+fn check_shard_key(given: &Object) -> Result<()> {
+    let paths = read::list(given, "vectorIndexShardKey")?.unwrap_or_default();
+    for path in paths {
+        let valid = path.as_str().and_then(|path| indexing::parse(path).ok());
+        if valid.is_none_or(|path| path.reach != Reach::Exact) {
+            let path = path.as_str().map_or_else(|| path.to_text(), str::to_owned);
+            return Err(Error::bad_request(format!(
+                "The Vector Indexing Policy has an invalid Shard Path: {path}."
+            )));
+        }
+    }
+    match paths.len() {
+        n if n > SHARD_PATHS_MAX => Err(Error::bad_request(format!(
+            "The number of shard paths defined in the Vector Indexing Policy: {n} exceeds the maximum: {SHARD_PATHS_MAX}."
+        ))),
         _ => Ok(()),
     }
 }
@@ -149,6 +193,8 @@ pub(super) fn check_full_text_indexes(policy: &Object, full_text: Option<&Object
 fn exact_path(policy: &str, path: &str) -> Result<()> {
     match indexing::parse(path) {
         Ok(parsed) if parsed.reach == Reach::Exact => Ok(()),
-        _ => Err(Error::bad_request(format!("{policy} contains invalid Path: {path}"))),
+        _ => Err(Error::bad_request(format!(
+            "The {policy} contains an invalid Path: {path}"
+        ))),
     }
 }

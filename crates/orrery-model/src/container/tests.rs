@@ -170,7 +170,7 @@ fn indexing_policies_take_the_services_form() {
     );
     check(
         r#"{"automatic":false,"includedPaths":[{"path":"/a/[]/\"b c\"/?","indexes":[{"kind":"Range","dataType":"String","precision":-1}]}],"excludedPaths":[{"path":"/*"}]}"#,
-        r#"{"indexingMode":"consistent","automatic":false,"includedPaths":[{"path":"/a/[]/\"b c\"/?","indexes":[{"kind":"Range","dataType":"String","precision":-1}]}],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}"#,
+        r#"{"indexingMode":"consistent","automatic":false,"includedPaths":[{"path":"/a/[]/\"b c\"/?"}],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}"#,
     );
     let composite = create(
         r#""indexingPolicy":{"compositeIndexes":[[{"path":"/a","order":"Descending"},{"path":"/b"}]],"spatialIndexes":[{"path":"/p/*","types":["point","POLYGON"]}]}"#,
@@ -266,12 +266,38 @@ fn vector_and_full_text_policies_must_agree_with_their_indexes() {
     );
     refused(
         r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v","dimensions":-1}]}"#,
-        "invalid Dimensions:-1, it should be positive integer",
+        "The Vector Embedding Policy has Dimensions:-1",
     );
     refused(
         r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v","dataType":"float64"}]}"#,
-        "float64",
+        "The Vector Embedding Policy has an invalid DataType:float64",
     );
+    refused(
+        r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v","distanceFunction":"miles"}]}"#,
+        "invalid DistanceFunction:miles",
+    );
+    refused(
+        &vector(r#"{"path":"/v","type":"diskANN","quantizationByteSize":257}"#),
+        "The allowed range is between 1 and 256.",
+    );
+    refused(
+        &vector(r#"{"path":"/v","type":"diskANN","indexingSearchListSize":24}"#),
+        "The allowed range is between 25 and 500.",
+    );
+    create(&vector(
+        r#"{"path":"/v","type":"diskANN","vectorIndexShardKey":["/country"]}"#,
+    ));
+    for (key, complaint) in [
+        (r#"["country"]"#, "invalid Shard Path: country."),
+        (
+            r#"["/a","/b"]"#,
+            "The number of shard paths defined in the Vector Indexing Policy: 2",
+        ),
+        (r#""/country""#, "One of the specified inputs is invalid"),
+    ] {
+        let index = format!(r#"{{"path":"/v","type":"diskANN","vectorIndexShardKey":{key}}}"#);
+        refused(&vector(&index), complaint);
+    }
     refused(r#""vectorEmbeddingPolicy":{}"#, "vectorEmbeddings");
 
     let text = r#""fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/t","language":"en-US"}]}"#;
@@ -408,6 +434,22 @@ fn embeddings_can_be_added_but_not_changed() {
         400,
     );
     message(definition.replace(&body(&policy(r#"{"path":"/w"}"#))), 400);
+}
+
+#[test]
+fn vector_indexes_can_be_added_and_dropped_but_not_changed_and_come_with_their_embeddings() {
+    let embeddings = r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v","dimensions":8}]}"#;
+    let indexes = |indexes: &str| format!(r#""indexingPolicy":{{"vectorIndexes":[{indexes}]}}"#);
+    let flat = indexes(r#"{"path":"/v","type":"flat"}"#);
+    let definition = create(&format!("{embeddings},{flat}"));
+    assert_eq!(
+        definition.replace(&body(&format!("{embeddings},{flat}"))).unwrap(),
+        definition
+    );
+    definition.replace(&body("")).unwrap();
+    message(definition.replace(&body(&flat)), 400);
+    let other = indexes(r#"{"path":"/v","type":"quantizedFlat"}"#);
+    message(definition.replace(&body(&format!("{embeddings},{other}"))), 400);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{DeleteItem, Opened, Operation, PutItem, Transaction};
+use super::{DeleteItem, Opened, Operation, PutItem, RenamedItem, Transaction};
 use crate::container::directive::IndexingDirective;
 use crate::epk::{Epk, EpkRange};
 use crate::etag::Etag;
@@ -80,6 +80,7 @@ fn size_hint(operation: &Operation) -> usize {
 /// A put, and one that says how its item is to be indexed.
 const PUT: u8 = 1;
 const PUT_DIRECTED: u8 = 10;
+const RENAMED: u8 = 11;
 
 fn put_operation(out: &mut Vec<u8>, operation: &Operation) {
     match operation {
@@ -101,6 +102,12 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation) {
             put_blob(out, delete.id.as_bytes());
             put_varint(out, delete.number);
             out.push(u8::from(delete.expired));
+        }
+        Operation::Renamed(renamed) => {
+            out.push(RENAMED);
+            put_blob(out, renamed.epk.as_bytes());
+            put_blob(out, renamed.from.as_bytes());
+            put_varint(out, renamed.number);
         }
         Operation::Record { key, value } => {
             out.push(3);
@@ -281,6 +288,11 @@ impl Reader<'_> {
                 id: self.text()?,
                 number: self.varint()?,
                 expired: self.byte()? == 1,
+            }),
+            RENAMED => Operation::Renamed(RenamedItem {
+                epk: self.epk()?,
+                from: self.text()?,
+                number: self.varint()?,
             }),
             3 => Operation::Record {
                 key: self.blob()?,

@@ -73,6 +73,11 @@ fn operation() -> impl Strategy<Value = Operation> {
             number,
             expired
         })),
+        (epk(), any::<String>(), any::<u64>()).prop_map(|(epk, from, number)| Operation::Renamed(RenamedItem {
+            epk,
+            from,
+            number
+        })),
         (blob(), option::of(blob())).prop_map(|(key, value)| Operation::Record { key, value }),
         (any::<u64>(), blob()).prop_map(|(version, definition)| Operation::Defined { version, definition }),
         any::<u64>().prop_map(|previous| Operation::EpochStarted {

@@ -50,6 +50,10 @@ fn throughput_outside_the_limits_or_steps_is_refused() {
         message(Throughput::from_headers(None, Some(text)));
     }
     assert_eq!(
+        message(Throughput::from_headers(None, Some(r#"{"maxThroughput":-200}"#))),
+        "Requested throughput -200 is less than required minimum throughput 1000."
+    );
+    assert_eq!(
         message(Throughput::manual(405)),
         "The offer should have valid throughput values between 400 and 1000000 inclusive in increments of 100."
     );

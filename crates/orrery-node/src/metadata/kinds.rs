@@ -69,13 +69,15 @@ fn required_text<'a>(body: &'a Value, name: &str) -> Result<&'a str> {
     })
 }
 
-/// One of several words in any case, in the form the service shows.
+/// One of several words in any case, shown as it was sent.
 fn word(body: &Value, name: &str, words: &[&str]) -> Result<Value> {
     let text = required_text(body, name)?;
-    let known = words.iter().find(|word| word.eq_ignore_ascii_case(text));
-    known
-        .map(|word| Value::from(*word))
-        .ok_or_else(|| Error::bad_request(format!("The value '{text}' of '{name}' is invalid.")))
+    match words.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+        true => Ok(Value::from(text)),
+        false => Err(Error::bad_request(format!(
+            "The value '{text}' of '{name}' is invalid."
+        ))),
+    }
 }
 
 fn permission(body: &Value) -> Result<Object> {

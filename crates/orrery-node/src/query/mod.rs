@@ -148,7 +148,9 @@ async fn page_of_items(
     } = request;
     let mut range = target_range(container, target)?;
     let routed = target.partition_key.is_some() || target.partition.is_some();
-    if !routed && !*cross_partition && container.overlapping(&range).nth(1).is_some() {
+    // The whole container is more than one partition key, however few partitions it has.
+    let crosses = target.names_nothing() || container.overlapping(&range).nth(1).is_some();
+    if !routed && !*cross_partition && crosses {
         let plan = plan_of(node, container, query, Features::all()).await?;
         // A filter that leaves one partition key is as good as naming it.
         let only_key = match plan.ranges.as_slice() {

@@ -153,6 +153,20 @@ async fn a_filter_that_leaves_one_partition_key_needs_no_header_and_any_other_do
 }
 
 #[tokio::test]
+async fn a_whole_container_is_more_than_one_partition_key_however_few_partitions_it_has() {
+    let world = world(1).await;
+    let failure = ask(&world, "SELECT * FROM c", without_header()).await.unwrap_err();
+    assert_eq!(failure.error.status(), Status::BAD_REQUEST);
+    let reply = ask(
+        &world,
+        "SELECT VALUE c.n FROM c WHERE c.pk = 'k3' AND c.n < 12",
+        without_header(),
+    )
+    .await;
+    assert_eq!(rows(&reply.unwrap()), ["3", "11"]);
+}
+
+#[tokio::test]
 async fn work_within_an_item_is_paid_for() {
     let world = World::new().await;
     world.with_container("").await;

@@ -3,6 +3,7 @@
 //! ```text
 //! create a {"n":1} => 201            an item of partition key p; `@q` after the id names another key
 //! replace a if-match:stale => 412    current, stale or * ; also if-none-match
+//! replace a as:b => 200 rename put   by an item of another id
 //! batch create b | delete a => 201 204
 //! advance 10                         seconds pass
 //! ```
@@ -110,7 +111,7 @@ impl Player {
         };
         let mut words = said.split_whitespace();
         let (verb, id) = (words.next().unwrap(), words.next().unwrap_or(""));
-        let (mut key, mut condition) = ("p", Precondition::None);
+        let (mut key, mut condition, mut new_id) = ("p", Precondition::None, id);
         for word in words {
             let (name, tag) = word.split_once(':').unwrap_or((word, ""));
             let current = self
@@ -126,6 +127,7 @@ impl Player {
             match name {
                 "if-match" => condition = Precondition::IfMatch(tag),
                 "if-none-match" => condition = Precondition::IfNoneMatch(tag),
+                "as" => new_id = word.strip_prefix("as:").expect("the new id"),
                 other => key = other.strip_prefix('@').expect("a key or a condition"),
             }
         }
@@ -136,8 +138,7 @@ impl Player {
             "create" => Action::Create(draft(id)?),
             "upsert" => Action::Upsert(draft(id)?),
             "read" => Action::Read(target),
-            "replace" => Action::Replace(target, draft(id)?),
-            "rename" => Action::Replace(target, draft("another-id")?),
+            "replace" => Action::Replace(target, draft(new_id)?),
             "delete" => Action::Delete(target),
             "patch" => {
                 let body = json::parse_value(json_text.as_bytes()).unwrap();
@@ -229,6 +230,7 @@ fn operation_name(operation: &Operation) -> &'static str {
         Operation::Put(_) => "put",
         Operation::Delete(delete) if delete.expired => "expire",
         Operation::Delete(_) => "delete",
+        Operation::Renamed(_) => "rename",
         Operation::Defined { .. } => "defined",
         Operation::Sealed { .. } => "sealed",
         Operation::HistoryTrimmed { .. } => "trimmed",
@@ -277,11 +279,12 @@ fn items_that_make_no_sense_are_bad_requests() {
         "",
         r#"
         create a {"ttl":0} => 400
+        create a {"ttl":null} => 400
         create a {"ttl":"x"} => 400
         create a {"ttl":1.5} => 400
         create a/b => 400
         create a => 201 put
-        rename a => 400
+        replace a as:a/b => 400
         patch a [{"op":"set","path":"/pk","value":"q"}] => 400
         patch a [{"op":"set","path":"/id","value":"b"}] => 400
         patch a [{"op":"replace","path":"/missing","value":1}] => 400
@@ -321,6 +324,32 @@ fn a_read_with_a_condition_says_what_it_found() {
         batch read a if-none-match:stale => 200
         batch read a if-match:current => 200
         batch read a if-match:stale => 412
+        "#,
+    );
+}
+
+#[test]
+fn a_replace_may_give_an_item_another_id() {
+    check(
+        UNIQUE,
+        r#"
+        create a {"email":"x","a":1} => 201 put
+        create b {"email":"y","a":2} => 201 put
+        replace a as:b {"email":"x","a":1} => 409
+        replace a as:c if-match:stale {"email":"x","a":1} => 412
+        replace a as:c {"email":"y","a":1} => 409
+        replace a as:c {"email":"x","a":1} => 200 rename put
+        items => c b
+        read a => 404
+        read c => 200
+        replace a => 404
+        create a {"email":"z","a":3} => 201 put
+        items => c b a
+        delete c => 204 delete
+        read a => 200
+        batch replace a as:d {"email":"z","a":3} | create a {"email":"w","a":4} | read d => 200 201 200 rename put put
+        batch replace d as:e {"email":"z","a":3} | read d => 424 404
+        items => b d a
         "#,
     );
 }
@@ -527,7 +556,7 @@ fn an_expired_item_is_absent_for_every_command() {
 }
 
 #[test]
-fn creating_over_an_expired_item_is_one_transaction() {
+fn taking_the_id_of_an_expired_item_is_one_transaction() {
     check(
         r#","defaultTtl":10"#,
         r#"
@@ -541,6 +570,10 @@ fn creating_over_an_expired_item_is_one_transaction() {
         batch create a | replace a if-match:current => 424 412
         items => (a)
         batch create a | replace a => 201 200 expire put put
+        advance 10
+        create b => 201 put
+        replace b as:a => 200 expire rename put
+        items => a
         "#,
     );
 }

@@ -65,7 +65,7 @@ const UNIQUE: &str = r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}
 
 fn step() -> impl Strategy<Value = StepEvent> {
     let ttl = prop_oneof![4 => Just(None), 1 => Just(Some(-1)), 2 => (1..20i32).prop_map(Some)];
-    (0..6u8, 0..4u8, 0..5u8, 0..6u8, ttl, 0..6u8).prop_map(|(verb, key, id, email, ttl, condition)| StepEvent {
+    (0..7u8, 0..4u8, 0..5u8, 0..6u8, ttl, 0..6u8).prop_map(|(verb, key, id, email, ttl, condition)| StepEvent {
         verb,
         key,
         id,
@@ -101,11 +101,13 @@ impl StepEvent {
     fn step(&self, bench: &Bench, key: u8) -> Step {
         let (key, id) = (KEYS[usize::from(key)], IDS[usize::from(self.id)]);
         let ttl = self.ttl.map(|ttl| format!(r#","ttl":{ttl}"#)).unwrap_or_default();
-        let draft = || {
+        let draft_of = |id| {
             bench
                 .draft(key, id, &format!(r#""email":{}{ttl}"#, self.email))
                 .unwrap()
         };
+        let draft = || draft_of(id);
+        let other_id = IDS[usize::from(self.id + self.condition) % IDS.len()];
         let target = || Target::Id(id.to_owned());
         let action = match self.verb {
             0 => Action::Create(draft()),
@@ -113,6 +115,7 @@ impl StepEvent {
             2 => Action::Replace(target(), draft()),
             3 => Action::Delete(target()),
             4 => Action::Read(target()),
+            5 => Action::Replace(target(), draft_of(other_id)),
             _ => {
                 let text = format!(r#"[{{"op":"set","path":"/email","value":{}}}]"#, self.email);
                 Action::Patch(

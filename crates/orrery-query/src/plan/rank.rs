@@ -9,6 +9,7 @@ use super::order::Ordering;
 use crate::error::QueryError;
 use crate::functions::full_text::{Language, Term};
 use crate::functions::vector::Distance;
+use crate::parameters::Parameters;
 use crate::parse::Span;
 use crate::parse::ast::{self, Collection, Direction, ExprKind, OrderBy, Statement, UnaryOperator};
 
@@ -57,7 +58,7 @@ pub(super) enum RankProblem {
 }
 
 impl<'a> RankClause<'a> {
-    pub fn read(order_by: &'a OrderBy) -> Result<RankClause<'a>, RankProblem> {
+    pub fn read(order_by: &'a OrderBy, parameters: &Parameters) -> Result<RankClause<'a>, RankProblem> {
         let [key] = order_by.keys.as_slice() else {
             return Err(RankProblem::NoScore);
         };
@@ -69,8 +70,8 @@ impl<'a> RankClause<'a> {
             });
         };
         let (arguments, weights) = match arguments.split_last() {
-            Some((last, scores)) if matches!(last.kind, ExprKind::Array(_)) => {
-                let weights = literal_numbers(last).filter(|weights| weights.len() == scores.len());
+            Some((last, scores)) if matches!(last.kind, ExprKind::Array(_) | ExprKind::Parameter(_)) => {
+                let weights = fixed_numbers(last, parameters).filter(|weights| weights.len() == scores.len());
                 (scores, weights.ok_or(RankProblem::Weights(last.span))?)
             }
             _ => (arguments, Vec::new()),
@@ -100,20 +101,27 @@ fn score_of(expr: &ast::Expr) -> Option<RankScore<'_>> {
     Some(RankScore::Vector { call: expr, arguments })
 }
 
-fn literal_numbers(expr: &ast::Expr) -> Option<Vec<f64>> {
-    let ExprKind::Array(items) = &expr.kind else {
-        return None;
-    };
-    items.iter().map(literal_number).collect()
+/// Numbers that are known before any item is: an array of literals and parameters, or a parameter that is one.
+fn fixed_numbers(expr: &ast::Expr, parameters: &Parameters) -> Option<Vec<f64>> {
+    match &expr.kind {
+        ExprKind::Array(items) => items.iter().map(|item| fixed_number(item, parameters)).collect(),
+        ExprKind::Parameter(name) => parameters.get(name)?.as_array()?.iter().map(number_of).collect(),
+        _ => None,
+    }
 }
 
-fn literal_number(expr: &ast::Expr) -> Option<f64> {
+fn number_of(value: &Value) -> Option<f64> {
+    value.as_number().map(|number| number.to_f64())
+}
+
+fn fixed_number(expr: &ast::Expr, parameters: &Parameters) -> Option<f64> {
     match &expr.kind {
         ExprKind::Number(number) => Some(number.to_f64()),
+        ExprKind::Parameter(name) => parameters.get(name).and_then(number_of),
         ExprKind::Unary {
             operator: UnaryOperator::Minus,
             operand,
-        } => literal_number(operand).map(|number| -number),
+        } => fixed_number(operand, parameters).map(|number| -number),
         _ => None,
     }
 }
@@ -126,7 +134,7 @@ impl Compiler<'_> {
                 "Specifying a sort order (ASC or DESC) in the ORDER BY RANK clause is not allowed.",
             ));
         }
-        let clause = match RankClause::read(order_by) {
+        let clause = match RankClause::read(order_by, self.parameters) {
             Ok(clause) => clause,
             Err(RankProblem::NoScore) => {
                 let message = "The ORDER BY RANK clause must be followed by a VectorDistance and/or a FullTextScore function call.";
@@ -134,8 +142,7 @@ impl Compiler<'_> {
                 return Ordering::None;
             }
             Err(RankProblem::Weights(span)) => {
-                let message =
-                    "The weights of the RRF function must be an array of literal numbers, one for each score.";
+                let message = "The weights of the RRF function must be an array of numbers, one for each score.";
                 self.problem(span, "SC2229", message);
                 return Ordering::None;
             }

@@ -123,16 +123,15 @@ fn nesting_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn an_item_is_too_large_by_its_text_without_blanks() {
-    let padded = |n_text: usize, n_blanks: usize| {
-        format!(r#"{{"id":"x","t":"{}"{}}}"#, "t".repeat(n_text), " ".repeat(n_blanks))
-    };
-    let frame = padded(0, 0).len();
-    let fits = ITEM_BYTES_MAX - frame;
-    item(FEED, &[KEY], padded(fits, 0));
-    item(FEED, &[KEY], padded(fits, 1000));
-    assert_eq!(refusal(FEED, &[KEY], padded(fits + 1, 0)).0, Status::TOO_LARGE);
-    assert_eq!(refusal(FEED, &[KEY], padded(fits + 1, 1000)).0, Status::TOO_LARGE);
+fn an_item_is_too_large_by_its_text_as_it_was_sent() {
+    let padded = |n_text: usize, rest: &str| format!(r#"{{"id":"x","t":"{}"{rest}}}"#, "t".repeat(n_text));
+    let fits = ITEM_BYTES_MAX - padded(0, "").len();
+    item(FEED, &[KEY], padded(fits, ""));
+    item(FEED, &[KEY], padded(fits - 1, " "));
+    assert_eq!(refusal(FEED, &[KEY], padded(fits + 1, "")).0, Status::TOO_LARGE);
+    assert_eq!(refusal(FEED, &[KEY], padded(fits, " ")).0, Status::TOO_LARGE);
+    let escaped = format!(r#"{{"id":"x","t":"{}"}}"#, "\\u00fc".repeat(ITEM_BYTES_MAX / 6));
+    assert_eq!(refusal(FEED, &[KEY], escaped).0, Status::TOO_LARGE);
 }
 
 #[test]

@@ -34,7 +34,7 @@ struct Component {
 
 pub(super) fn build(statement: &Statement, plan: &Plan, parameters: &Parameters, features: &Features) -> Result<Built> {
     let order_by = statement.order_by.as_ref();
-    let Some(clause) = order_by.and_then(|order_by| RankClause::read(order_by).ok()) else {
+    let Some(clause) = order_by.and_then(|order_by| RankClause::read(order_by, parameters).ok()) else {
         return Ok(Built::default());
     };
     if !statement.group_by.is_empty() || list_has_aggregate(&statement.list) {
