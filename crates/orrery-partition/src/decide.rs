@@ -239,22 +239,42 @@ impl Writer<'_> {
     fn replace(&self, target: &Target, draft: &ItemDraft) -> Result<Decided> {
         let current = self.find(target)?;
         self.check_precondition(&current)?;
-        if current.item.id != draft.id.as_bytes() {
-            return Err(Error::bad_request("The id of an item cannot be changed by a replace."));
+        match current.item.id == draft.id.as_bytes() {
+            true => self.put(Vec::new(), draft, Some(&current)),
+            false => self.rename(&current, draft),
         }
-        self.put(Vec::new(), draft, Some(&current))
+    }
+
+    /// An item of another id takes the place of this one, with a number of its own: whoever knows an item by its number relies
+    /// on its id.
+    fn rename(&self, current: &Current, draft: &ItemDraft) -> Result<Decided> {
+        let mut operations = vec![Operation::Delete(self.deletion(current)?)];
+        match self.find_id(&draft.id)? {
+            Some(other) if !other.expired => return Err(already_exists()),
+            Some(expired) => operations.push(self.removal(expired.number, &draft.id)),
+            None => {}
+        }
+        let (operations, outcome, charge) = self.put(operations, draft, None)?;
+        let outcome = StepOutcome {
+            effect: Effect::Current,
+            ..outcome
+        };
+        Ok((operations, outcome, charge))
+    }
+
+    fn deletion(&self, current: &Current) -> Result<DeleteItem> {
+        Ok(DeleteItem {
+            epk: self.step.epk.clone(),
+            id: id_text(&current.item)?,
+            number: current.number,
+            expired: false,
+        })
     }
 
     fn delete(&self, target: &Target) -> Result<Decided> {
         let current = self.find(target)?;
         self.check_precondition(&current)?;
-        let id = id_text(&current.item)?;
-        let delete = DeleteItem {
-            epk: self.step.epk.clone(),
-            id,
-            number: current.number,
-            expired: false,
-        };
+        let delete = self.deletion(&current)?;
         let outcome = StepOutcome {
             effect: Effect::Deleted,
             etag: None,
