@@ -208,12 +208,13 @@ impl Pipeline {
             Some(answered) => answered,
             None => self.after_panic(activity_id),
         };
+        let took = started.elapsed();
+        wire::insert_duration(answered.response.headers_mut(), took);
         if headers.get(&header::ORIGIN).is_some() {
             cors::expose(answered.response.headers_mut());
         }
         let status = answered.response.status().as_u16();
-        self.metrics
-            .record(answered.operation, status, started.elapsed(), answered.charge);
+        self.metrics.record(answered.operation, status, took, answered.charge);
         span.in_scope(|| tracing::debug!(operation = answered.operation, status, "answered"));
         let Answered { response, events, .. } = answered;
         response.map(|body| match events {

@@ -12,7 +12,9 @@ use orrery_partition::command::{Action, Command, Effect, Step, StepResult};
 use crate::api::{self, BatchOperation, BatchStep, Facts, Failure, Options, Outcome, Principal, Reply};
 use crate::authorize;
 use crate::catalogue::ContainerEntry;
-use crate::items::{Demand, check_scope, find_container, finish, gone, prepare, required_key, send};
+use crate::items::{
+    Demand, check_scope, check_scope_of_rename, find_container, finish, gone, prepare, required_key, send,
+};
 use crate::node::Node;
 use crate::partition::{Answer, Partition};
 
@@ -113,6 +115,7 @@ async fn bulk(
         let step = prepare(container, own.as_ref().or(partition_key.as_ref()), demand(step));
         let step = step.and_then(|step| {
             check_scope(node, principal, container, (&step.key, &step.epk), item.as_ref())?;
+            check_scope_of_rename(principal, container, &step)?;
             Ok(step)
         });
         if let (Some(partition), Ok(step)) = (partition, &step) {

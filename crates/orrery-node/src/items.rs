@@ -259,6 +259,7 @@ async fn write(
         .cloned();
     let step = prepare(container, key, demand)?;
     check_scope(node, principal, container, (&step.key, &step.epk), item.as_ref())?;
+    check_scope_of_rename(principal, container, &step)?;
     let epk = step.epk.clone();
     let answer = send(node, container, &epk, Command::Item(step), facts).await?;
     let result = answer
@@ -463,6 +464,16 @@ pub fn check_scope(
         Some(ItemSelector::Rid(_)) | None => None,
     };
     authorize::scope(principal, &container.rid, Some(key), id)
+}
+
+/// Refuses to put an item in the place of another that a resource token was not issued for.
+pub fn check_scope_of_rename(principal: &Principal, container: &ContainerEntry, step: &Step) -> Result<()> {
+    match &step.action {
+        Action::Replace(_, draft) if authorize::is_about_an_item(principal) => {
+            authorize::scope(principal, &container.rid, Some(&step.key), Some(&draft.id))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The id of the item with a resource id.

@@ -265,10 +265,9 @@ impl Writer<'_> {
     fn delete(&self, target: &Target) -> Result<Decided> {
         let current = self.find(target)?;
         self.check_precondition(&current)?;
-        let id = id_text(&current.item)?;
         let delete = DeleteItem {
             epk: self.step.epk.clone(),
-            id,
+            id: id_text(&current.item)?,
             number: current.number,
             expired: false,
         };

@@ -321,13 +321,21 @@ impl<'a> Projection<'a> {
     }
 }
 
+/// Numbers are compared as doubles: integers beyond 2^53 that are the same double are the same value.
+fn as_unique_keys_see_it(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => Value::Number(json::Number::from_f64(number.to_f64())),
+        other => other.clone(),
+    }
+}
+
 /// A hash per unique key constraint over the item's values at its paths. A missing value counts as null.
 pub fn unique_hashes(definition: &ContainerDefinition, item: &Value) -> Vec<(u8, [u8; 16])> {
     let hash = |(constraint, key): (usize, &orrery_model::container::UniqueKey)| {
         let values = key
             .paths
             .iter()
-            .map(|path| path.find(item).cloned().unwrap_or(Value::Null))
+            .map(|path| path.find(item).map_or(Value::Null, as_unique_keys_see_it))
             .collect();
         let mut text = Vec::new();
         json::print(&Value::Array(values), &mut text);

@@ -24,7 +24,7 @@ mod response;
 
 pub use path::{Route, RouteKind, route};
 pub use request::{Decoded, ItemWrite, RejectedStep, ReplyForm, decode, is_operation, item_write, may_write};
-pub use response::{RequestMeta, encode, encode_account, refuse};
+pub use response::{RequestMeta, encode, encode_account, insert_duration, refuse};
 
 #[cfg(test)]
 mod tests;

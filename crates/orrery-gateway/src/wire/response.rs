@@ -3,6 +3,8 @@
 //! Error bodies are built in exactly one function, [`error_body`]. A point read is the hot path: its body is passed on
 //! untouched and numbers become header values without a detour through strings.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orrery_model::json;
@@ -44,6 +46,14 @@ pub fn refuse(activity_id: ActivityId, error: Error) -> Response<Bytes> {
         n_read_regions: 0,
     };
     encode_failure(&meta, &error.into())
+}
+
+/// Tells how long an answer took to make, in milliseconds.
+pub fn insert_duration(headers: &mut HeaderMap, took: Duration) {
+    let milliseconds = format!("{:.3}", took.as_secs_f64() * 1000.0);
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(milliseconds)) {
+        headers.insert(names::REQUEST_DURATION, value);
+    }
 }
 
 /// The answer to `GET /`.
@@ -143,7 +153,9 @@ fn steps(meta: &RequestMeta, results: Vec<StepResult>) -> (StatusCode, Bytes) {
 fn encode_failure(meta: &RequestMeta, failure: &Failure) -> Response<Bytes> {
     let error = &failure.error;
     let mut headers = facts::headers(meta, &failure.facts);
-    headers.insert(names::SUBSTATUS, HeaderValue::from(error.status().sub));
+    if error.status().sub != 0 {
+        headers.insert(names::SUBSTATUS, HeaderValue::from(error.status().sub));
+    }
     if let Some(milliseconds) = error.retry_after_ms() {
         headers.insert(names::RETRY_AFTER_MS, HeaderValue::from(milliseconds));
     }

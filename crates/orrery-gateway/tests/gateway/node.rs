@@ -55,11 +55,53 @@ async fn what_is_written_is_read_back_with_its_system_properties() {
     assert_eq!(item["_etag"], answer.header("etag"));
     assert!(!answer.header("x-ms-session-token").is_empty());
     assert_eq!(answer.header("x-ms-number-of-read-regions"), "0");
+    let took: f64 = answer.header("x-ms-request-duration-ms").parse().unwrap();
+    assert!(took > 0.0, "{took} ms");
     let again = post(&server, CONTAINER, "docs", &json!({"id": "1", "pk": "a"})).await;
     assert_eq!(
         (again.status, again.json()["code"].as_str().unwrap()),
         (409, "Conflict")
     );
+}
+
+#[tokio::test]
+async fn an_item_is_found_by_an_id_of_any_characters_once_they_are_encoded() {
+    let server = shop().await;
+    for (id, segment) in [
+        ("a/b", "a%2Fb"),
+        ("a\\b", "a%5Cb"),
+        ("a?b", "a%3Fb"),
+        ("a#b", "a%23b"),
+        ("a\r\n\tb", "a%0D%0A%09b"),
+        ("end ", "end%20"),
+    ] {
+        let created = post(&server, CONTAINER, "docs", &json!({"id": id, "pk": "a"})).await;
+        assert_eq!(created.status, 201, "{id:?}: {created:?}");
+        let path = format!("/{CONTAINER}/docs/{segment}");
+        let link = format!("{CONTAINER}/docs/{id}");
+        let read = send(server.address, signed("GET", &path, "docs", &link, "")).await;
+        assert_eq!((read.status, &read.json()["id"]), (200, &json!(id)));
+        let deleted = send(server.address, signed("DELETE", &path, "docs", &link, "")).await;
+        assert_eq!(deleted.status, 204, "{id:?}: {deleted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_replace_by_an_item_of_another_id_renames_it() {
+    let server = shop().await;
+    let renamed = send(server.address, about("PUT", "1", r#"{"id":"2","pk":"a","n":8}"#)).await;
+    assert_eq!((renamed.status, &renamed.json()["id"]), (200, &json!("2")));
+    assert_eq!(send(server.address, read()).await.status, 404);
+    let found = send(server.address, about("GET", "2", "")).await;
+    assert_eq!((found.status, &found.json()["n"]), (200, &json!(8)));
+    assert_eq!(
+        post(&server, CONTAINER, "docs", &json!({"id": "1", "pk": "a"}))
+            .await
+            .status,
+        201
+    );
+    let taken = send(server.address, about("PUT", "1", r#"{"id":"2","pk":"a"}"#)).await;
+    assert_eq!(taken.status, 409);
 }
 
 #[tokio::test]
@@ -321,6 +363,8 @@ async fn a_token_for_an_item_does_everything_with_it_and_nothing_with_others() {
         assert_eq!(status(about("GET", "1", "")).await, 200, "{name}");
         assert_eq!(status(about("PUT", "1", item)).await, 200, "{name}");
         assert_eq!(status(about("PATCH", "1", patch)).await, 200, "{name}");
+        let renamed = r#"{"id":"2","pk":"a"}"#;
+        assert_eq!(status(about("PUT", "1", renamed)).await, 403, "{name}: another id");
         for (verb, body) in [
             ("GET", ""),
             ("PUT", r#"{"id":"other","pk":"a"}"#),

@@ -1,7 +1,7 @@
 //! What a write says about indexing its item. It decides what the index holds, never what a query finds: items that are not
 //! indexed are looked at by every query.
 
-/// The policy's `automatic` does not decide: Rust's SDK says `false` whenever it sends a policy, and its users want an index.
+/// The policy's `automatic` does not decide: it follows from the indexing mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexingDirective {
     /// As the policy says.

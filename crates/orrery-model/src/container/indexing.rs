@@ -15,7 +15,8 @@ pub(super) fn normalise(given: Option<&Object>) -> Result<Object> {
     let indexed = mode(&given)?;
     let mut policy = Object::new();
     policy.insert("indexingMode", Value::from(if indexed { "consistent" } else { "none" }));
-    policy.insert("automatic", Value::Bool(automatic(&given, indexed)?));
+    check_automatic(&given, indexed)?;
+    policy.insert("automatic", Value::Bool(indexed));
     let (included, excluded) = paths(&given, indexed)?;
     policy.insert("includedPaths", included);
     policy.insert("excludedPaths", excluded);
@@ -42,12 +43,13 @@ fn mode(given: &Object) -> Result<bool> {
     }
 }
 
-fn automatic(given: &Object, indexed: bool) -> Result<bool> {
+/// The mode decides whether items are indexed by themselves; a policy that says otherwise of mode `consistent` is not believed.
+fn check_automatic(given: &Object, indexed: bool) -> Result<()> {
     match read::boolean(given, "automatic")? {
         Some(true) if !indexed => Err(Error::bad_request(
             "The indexing policy cannot be automatic when the indexing mode is none.",
         )),
-        given => Ok(given.unwrap_or(indexed)),
+        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", 
 /// Longer paths get no exact position in the message, because looking for it takes quadratic time.
 const PATH_BYTES_SEARCHED: usize = 256;
 
-/// Reads the definition and gives it back in the service's form, with kind and version always shown.
+/// Reads the definition and gives it back in the service's form. The kind is always shown; version 1 only where it was given.
 pub(super) fn normalise(given: &Object) -> Result<(Value, PartitionKeyDefinition)> {
     let kind = kind(given)?;
     let version = version(given, kind)?;
@@ -23,8 +23,11 @@ pub(super) fn normalise(given: &Object) -> Result<(Value, PartitionKeyDefinition
     let mut shown = Object::new();
     shown.insert("paths", Value::Array(texts));
     shown.insert("kind", Value::from(kind_name(given)?));
-    shown.insert("version", Value::from(if version == KeyVersion::V2 { 2 } else { 1 }));
-    for (name, value) in read::present(given).into_members() {
+    let given = read::present(given);
+    if version == KeyVersion::V2 || given.contains("version") {
+        shown.insert("version", Value::from(if version == KeyVersion::V2 { 2 } else { 1 }));
+    }
+    for (name, value) in given.into_members() {
         if !shown.contains(&name) {
             shown.insert(name, value);
         }

@@ -112,10 +112,24 @@ fn partition_keys_of_every_kind_are_read() {
             "{text}"
         );
     }
-    assert_eq!(
-        shown(&key(r#"{"paths":["/a"],"kind":"hash"}"#).unwrap(), "partitionKey"),
-        r#"{"paths":["/a"],"kind":"Hash","version":1}"#
-    );
+    // Version 1 is what the lack of a version means, and is shown so.
+    for (given, expected) in [
+        (r#"{"paths":["/a"],"kind":"hash"}"#, r#"{"paths":["/a"],"kind":"Hash"}"#),
+        (
+            r#"{"paths":["/a"],"version":null}"#,
+            r#"{"paths":["/a"],"kind":"Hash"}"#,
+        ),
+        (
+            r#"{"paths":["/a"],"version":1}"#,
+            r#"{"paths":["/a"],"kind":"Hash","version":1}"#,
+        ),
+        (
+            r#"{"paths":["/a"],"kind":"MultiHash"}"#,
+            r#"{"paths":["/a"],"kind":"MultiHash","version":2}"#,
+        ),
+    ] {
+        assert_eq!(shown(&key(given).unwrap(), "partitionKey"), expected, "{given}");
+    }
     let system = key(r#"{"paths":["/_partitionKey"],"kind":"Hash","systemKey":true}"#).unwrap();
     assert!(system.partition_key().system_key());
     assert!(shown(&system, "partitionKey").contains(r#""systemKey":true"#));
@@ -170,7 +184,7 @@ fn indexing_policies_take_the_services_form() {
     );
     check(
         r#"{"automatic":false,"includedPaths":[{"path":"/a/[]/\"b c\"/?","indexes":[{"kind":"Range","dataType":"String","precision":-1}]}],"excludedPaths":[{"path":"/*"}]}"#,
-        r#"{"indexingMode":"consistent","automatic":false,"includedPaths":[{"path":"/a/[]/\"b c\"/?"}],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}"#,
+        r#"{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/a/[]/\"b c\"/?"}],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}"#,
     );
     let composite = create(
         r#""indexingPolicy":{"compositeIndexes":[[{"path":"/a","order":"Descending"},{"path":"/b"}]],"spatialIndexes":[{"path":"/p/*","types":["point","POLYGON"]}]}"#,

@@ -147,10 +147,7 @@ async fn page_of_items(
         ..
     } = request;
     let mut range = target_range(container, target)?;
-    let routed = target.partition_key.is_some() || target.partition.is_some();
-    // The whole container is more than one partition key, however few partitions it has.
-    let crosses = target.names_nothing() || container.overlapping(&range).nth(1).is_some();
-    if !routed && !*cross_partition && crosses {
+    if !*cross_partition && may_cross(container, target, &range) {
         let plan = plan_of(node, container, query, Features::all()).await?;
         // A filter that leaves one partition key is as good as naming it.
         let only_key = match plan.ranges.as_slice() {
@@ -233,6 +230,15 @@ fn feed_of(container: &ContainerEntry, entries: Vec<Bytes>, continuation: Option
         continuation,
         etag: None,
     })
+}
+
+/// Whether a query may leave the partition it names. One that names nothing may, also where there is one partition today: what a
+/// client must say does not depend on how large its container has grown.
+fn may_cross(container: &ContainerEntry, target: &FeedTarget, range: &EpkRange) -> bool {
+    if target.partition_key.is_some() || target.partition.is_some() {
+        return false;
+    }
+    target.names_nothing() || container.overlapping(range).nth(1).is_some()
 }
 
 fn needs_cross_partition() -> Error {

@@ -96,6 +96,7 @@ names! {
 // Every answer.
 names! {
     REQUEST_CHARGE = "x-ms-request-charge";
+    REQUEST_DURATION = "x-ms-request-duration-ms";
     SUBSTATUS = "x-ms-substatus";
     RETRY_AFTER_MS = "x-ms-retry-after-ms";
     SCHEMA_VERSION = "x-ms-schemaversion";
