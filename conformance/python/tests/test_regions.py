@@ -1,6 +1,8 @@
 """An account of three regions: who answers, and what a change of the write region shows. One test after the other."""
 
+import itertools
 import json
+import os
 import socket
 import threading
 import time
@@ -90,7 +92,10 @@ def test_region_down(container):
 
 
 class Load:
-    """Creates items, and reads each back, until told to stop; notes what was acknowledged and what went wrong."""
+    """Creates items, and reads each back, until told to stop; notes what was acknowledged and what went wrong.
+
+    Each worker also counts in an item of its own, and must never be shown less than it has written.
+    """
 
     N_WORKERS = 4
 
@@ -120,22 +125,47 @@ class Load:
                 self.container.create_item({"id": name, "pk": f"key {name}"})
                 self.acknowledged.append(name)
                 self.container.read_item(name, f"key {name}")
+                self.count(worker, number)
             except Exception as error:
                 self.errors.append(f"{name}: {error}")
+
+    def count(self, worker, number):
+        name = f"count {worker}"
+        self.container.upsert_item({"id": name, "pk": f"key {name}", "n": number})
+        seen = self.container.read_item(name, f"key {name}")["n"]
+        if seen != number:
+            self.errors.append(f"{name}: wrote {number}, saw {seen}")
+
+
+def next_writers():
+    """There and back, twice; in a soak every 20 seconds for an hour, or for as many seconds as ORRERY_SOAK says."""
+    soak = os.environ.get("ORRERY_SOAK")
+    if soak is None:
+        yield from (NEXT, WRITER) * 2
+        return
+    seconds = 3600 if soak == "1" else float(soak)
+    started = time.monotonic()
+    for round, (there, back) in enumerate(itertools.repeat((NEXT, WRITER))):
+        for half, writer in enumerate((there, back)):
+            wait_until(lambda: time.monotonic() >= started + 20 * (2 * round + half), PATIENCE_SECONDS)
+            yield writer
+        if time.monotonic() >= started + seconds:
+            return
 
 
 def test_region_planned_failover(container):
     with prefer(LAST) as client:
         with Load(seen_by(client, container)) as load:
             wait_until(lambda: len(load.acknowledged) >= 40, PATIENCE_SECONDS)
-            for writer in (NEXT, WRITER):
+            for writer in next_writers():
                 before = answered("create_item", [writer])[writer]
                 manage("POST", "failover", {"region": writer})
                 wait_until(lambda: answered("create_item", [writer])[writer] >= before + 40, PATIENCE_SECONDS)
         assert load.errors == []
     wait_level()
+    counts = [f"count {worker}" for worker in range(Load.N_WORKERS)]
     for region in REGIONS:
-        assert ids_seen_in(region, container) == sorted(load.acknowledged)
+        assert ids_seen_in(region, container) == sorted(load.acknowledged + counts)
 
 
 def test_region_forced_failover(container):

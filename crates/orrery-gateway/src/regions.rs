@@ -52,7 +52,7 @@ impl RegionHandler {
         // The account is known at the global endpoint whatever is down; the region behind it may be.
         match self.fleet.outage(self.fleet.topology().writer().id) {
             Some(Outage::Hanging) => Ok(None),
-            Some(Outage::Unavailable | Outage::Refusing | Outage::Killed) => Err(unavailable()),
+            Some(Outage::Unavailable | Outage::Refusing | Outage::Killed | Outage::Damaged) => Err(unavailable()),
             Some(Outage::Slow(_)) | None => Ok(Some(self.fleet.writer())),
         }
     }
@@ -154,7 +154,7 @@ impl RegionHandler {
         let front = self.fleet.front(region).unwrap_or_default();
         match front.outage {
             Some(Outage::Hanging) => Presence::Hanging,
-            Some(Outage::Unavailable) => Presence::Absent(unavailable()),
+            Some(Outage::Unavailable | Outage::Damaged) => Presence::Absent(unavailable()),
             Some(Outage::Refusing | Outage::Killed) => Presence::Closing,
             Some(Outage::Slow(_)) | None if !self.fleet.is_online(region) => Presence::Retired,
             Some(Outage::Slow(_)) | None => near_or_far(&front, client),

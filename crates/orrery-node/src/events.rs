@@ -69,6 +69,15 @@ pub enum Happening {
         n_versions: u64,
         n_unreadable_logs: u64,
     },
+    /// Something that a region's store has is not what was written. With other regions it is made anew from them.
+    RegionDamaged {
+        region: String,
+        reason: String,
+    },
+    /// A region whose data was damaged has been given an empty store and takes over what the others have.
+    RegionRenewed {
+        region: String,
+    },
     /// A fault rule was applied to a request.
     FaultApplied {
         rule: u64,

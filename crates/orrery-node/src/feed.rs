@@ -76,6 +76,8 @@ async fn read_page(
                 continue;
             }
         };
+        // Should it be refused; an answer shows what it has after the wait.
+        facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
         partition.throttle.admit(|| node.now())?;
         partition
             .wait_for_session(session, &entry.parents, container.n_partitions_ever)

@@ -79,7 +79,11 @@ pub fn read_at_once(
         Err(error) => return Some(Err(error.into())),
     };
     let result = match read.place(node, &container) {
-        Ok(place) => read.execute_at_once(node, &place, &mut facts)?,
+        Ok(place) => {
+            let result = read.execute_at_once(node, &place, &mut facts)?;
+            tell_progress(&result, &place, &mut facts);
+            result
+        }
         Err(error) => Err(error),
     };
     Some(finish(result, facts))
@@ -152,18 +156,28 @@ impl<'a> Read<'a> {
 
     async fn execute(self, node: &Node, container: &Arc<ContainerEntry>, facts: &mut Facts) -> Result<Outcome> {
         let place = self.place(node, container)?;
-        if let Some(wanted) = self.unseen(node, &place)? {
+        let result = self.execute_at(node, &place, facts).await;
+        tell_progress(&result, &place, facts);
+        result
+    }
+
+    async fn execute_at(self, node: &Node, place: &Place, facts: &mut Facts) -> Result<Outcome> {
+        place.partition.throttle.admit(|| node.now())?;
+        if let Some(wanted) = self.unseen(node, place)? {
             place.partition.wait_until(wanted).await?;
         }
         node.await_bound(self.options, &place.partition).await?;
-        let found = self.find(&place)?;
+        let found = self.find(place)?;
         let head = place.partition.log.head();
         node.confirm(self.options, &place.partition, head.lsn).await?;
-        self.answer(node, &place, found, facts)
+        self.answer(node, place, found, facts)
     }
 
     /// The same where only a session may have to be waited for. `None` when it has to.
     pub fn execute_at_once(self, node: &Node, place: &Place, facts: &mut Facts) -> Option<Result<Outcome>> {
+        if let Err(error) = place.partition.throttle.admit(|| node.now()) {
+            return Some(Err(error));
+        }
         match self.unseen(node, place) {
             Ok(None) => {
                 let found = self.find(place);
@@ -179,7 +193,6 @@ impl<'a> Read<'a> {
         let epk = Epk::of(container.definition.partition_key(), &key);
         check_scope(node, self.principal, container, (&key, &epk), Some(self.item))?;
         let (container, partition) = serving(node, container, &epk)?;
-        partition.throttle.admit(|| node.now())?;
         Ok(Place {
             epk,
             container,
@@ -240,6 +253,14 @@ impl<'a> Read<'a> {
                 etag,
             })),
         }
+    }
+}
+
+/// A refusal that comes from a partition tells where it stands, like any answer.
+pub fn tell_progress(result: &Result<Outcome>, place: &Place, facts: &mut Facts) {
+    if result.is_err() {
+        let partition = &place.partition;
+        facts.partition.get_or_insert_with(|| partition.facts(Lsn::ZERO, None));
     }
 }
 
@@ -356,7 +377,10 @@ pub async fn send(
 
 /// Sends a command to one partition.
 pub async fn send_to(node: &Node, partition: &Partition, command: Command, facts: &mut Facts) -> Result<Answer> {
-    partition.throttle.admit(|| node.now())?;
+    if let Err(error) = partition.throttle.admit(|| node.now()) {
+        facts.partition = Some(partition.facts(Lsn::ZERO, None));
+        return Err(error);
+    }
     let answer = partition.command(command).await;
     let lsn = answer.as_ref().map_or(Lsn::ZERO, |answer| answer.lsn);
     facts.partition = Some(partition.facts(lsn, answer.is_ok().then_some(lsn)));

@@ -146,6 +146,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// What is known not to be as it was written, since the store was opened; whoever met it was answered `Corrupt`. The rest is
+    /// served as before.
+    fn damage(&self) -> Option<String> {
+        None
+    }
+
+    /// Ends when there is [`Store::damage`]; never where that cannot be told. The future keeps nothing of the store open.
+    fn harmed(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// After a failed sync: reopens the files, verifies what they hold, and takes writes again.
     fn reopen(&self) -> BoxFuture<'_, Result<()>>;
 

@@ -23,6 +23,7 @@ use crate::frame;
 
 use catalog::{Catalog, LogState};
 use committer::{Committer, PendingGroup};
+use damage::Damage;
 use keeper::Keeper;
 pub(crate) use log::EmbeddedLog;
 use queue::{Command, Queue};
@@ -33,6 +34,7 @@ use segments::{Readers, Segments, Trust};
 use stats::Stats;
 use view::ViewStore;
 
+mod damage;
 mod settings;
 mod stats;
 
@@ -83,6 +85,7 @@ struct Shared {
     condition: Mutex<Condition>,
     /// Told whenever something keeps writes from being taken.
     ails: Arc<Notify>,
+    damage: Arc<Damage>,
     log_bytes: AtomicU64,
     stats: Stats,
 }
@@ -109,7 +112,8 @@ impl EmbeddedStore {
         files: Arc<dyn Files>,
     ) -> Result<Arc<EmbeddedStore>> {
         let lock_file = lock(dir)?;
-        let view = Arc::new(ViewStore::open(&dir.join(VIEW_DIR), &settings.cache)?);
+        let damage = Arc::new(Damage::default());
+        let view = Arc::new(ViewStore::open(&dir.join(VIEW_DIR), &settings.cache, damage.clone())?);
         let flushed = view.applied()?;
         let catalog = Catalog::default();
         for (log, meta) in view.logs()? {
@@ -133,6 +137,7 @@ impl EmbeddedStore {
             settings,
             condition: Mutex::new(Condition::Writable),
             ails: Arc::default(),
+            damage,
             log_bytes: AtomicU64::new(segments.size_bytes()),
             stats: Stats::default(),
         });
@@ -363,6 +368,15 @@ impl Store for EmbeddedStore {
             Health::Writable => Box::pin(ailing),
             _ => Box::pin(std::future::ready(())),
         }
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.shared.damage.found()
+    }
+
+    fn harmed(&self) -> BoxFuture<'static, ()> {
+        let damage = Arc::clone(&self.shared.damage);
+        Box::pin(async move { damage.wait().await })
     }
 
     fn reopen(&self) -> BoxFuture<'_, Result<()>> {

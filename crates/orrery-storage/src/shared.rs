@@ -45,6 +45,11 @@ impl SharedStore {
         self.inner.health()
     }
 
+    /// What is known not to be as it was written.
+    pub fn damage(&self) -> Option<String> {
+        self.inner.damage()
+    }
+
     /// The part of one account. The store is closed when every part is.
     pub fn account(self: &Arc<Self>, number: u16) -> Arc<dyn Store> {
         self.n_open.fetch_add(1, Ordering::AcqRel);
@@ -217,6 +222,14 @@ impl Store for Part {
             Health::Writable => ailing,
             _ => Box::pin(std::future::ready(())),
         }
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.store().damage()
+    }
+
+    fn harmed(&self) -> BoxFuture<'static, ()> {
+        self.store().harmed()
     }
 
     fn reopen(&self) -> BoxFuture<'_, Result<()>> {

@@ -99,6 +99,11 @@ fn described(happening: &Happening) -> (String, Value) {
             let data = json!({"region": region, "versions": n_versions, "unreadableLogs": n_unreadable_logs});
             ("conflicts-dropped".to_owned(), data)
         }
+        Happening::RegionDamaged { region, reason } => {
+            let data = json!({"region": region, "reason": reason});
+            ("region-damaged".to_owned(), data)
+        }
+        Happening::RegionRenewed { region } => ("region-renewed".to_owned(), json!({"region": region})),
         Happening::FaultApplied { rule, operation } => {
             let data = json!({"fault": rule, "operation": operation});
             ("fault-applied".to_owned(), data)

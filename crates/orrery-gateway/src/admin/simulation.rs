@@ -220,6 +220,7 @@ pub fn outage_name(outage: Outage) -> &'static str {
         Outage::Refusing => "refuse",
         Outage::Slow(_) => "slow",
         Outage::Killed => "kill",
+        Outage::Damaged => "damaged",
     }
 }
 

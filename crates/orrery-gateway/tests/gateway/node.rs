@@ -273,6 +273,87 @@ async fn a_session_token_of_partitions_that_were_never_there_keeps_nobody_waitin
     }
 }
 
+fn with(mut request: Request<Full<Bytes>>, name: &'static str, value: &str) -> Request<Full<Bytes>> {
+    request.headers_mut().insert(name, value.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn whatever_a_partition_answers_tells_where_it_stands_and_what_it_cost() {
+    let server = shop().await;
+    let docs = format!("/{CONTAINER}/docs");
+    let missing = format!("{CONTAINER}/docs/none");
+    let etag = send(server.address, read()).await.header("etag").to_owned();
+    let ahead = |request| with(request, "x-ms-session-token", "0:0#999999");
+    let list = || signed("GET", &docs, "docs", CONTAINER, "");
+    let query = |text: &str| {
+        let body = json!({"query": text}).to_string();
+        let request = signed("POST", &docs, "docs", CONTAINER, body);
+        let request = with(request, "content-type", "application/query+json");
+        with(request, "x-ms-documentdb-isquery", "true")
+    };
+    let changes = || with(list(), "a-im", "Incremental feed");
+    let again = signed("POST", &docs, "docs", CONTAINER, r#"{"id":"1","pk":"a"}"#);
+    let removal = |id: &str| {
+        let link = format!("{CONTAINER}/docs/{id}");
+        signed("DELETE", &format!("/{link}"), "docs", &link, "")
+    };
+    let cases = [
+        (
+            "not found",
+            404,
+            signed("GET", &format!("/{missing}"), "docs", &missing, ""),
+        ),
+        ("nothing to delete", 404, removal("none")),
+        ("not changed", 304, with(read(), "if-none-match", &etag)),
+        ("changed", 412, with(removal("1"), "if-match", "\"other\"")),
+        ("taken", 409, again),
+        ("a read that is behind", 404, ahead(read())),
+        ("a list that is behind", 404, ahead(list())),
+        (
+            "a query that is behind",
+            404,
+            ahead(query("SELECT * FROM c WHERE c.n > 1")),
+        ),
+        (
+            "a lookup that is behind",
+            404,
+            ahead(query("SELECT * FROM c WHERE c.id = '1'")),
+        ),
+        ("changes that are behind", 404, ahead(changes())),
+    ];
+    for (what, status, request) in cases {
+        let answer = send(server.address, request).await;
+        assert_eq!(answer.status, status, "{what}: {answer:?}");
+        let is_behind = what.ends_with("behind");
+        assert_eq!(
+            answer.header("x-ms-substatus") == "1002",
+            is_behind,
+            "{what}: {answer:?}"
+        );
+        assert!(
+            answer.header("x-ms-session-token").starts_with("0:0#"),
+            "{what}: {answer:?}"
+        );
+        assert!(
+            !answer.header("x-ms-session-token").contains("999999"),
+            "{what}: {answer:?}"
+        );
+        for name in ["x-ms-request-charge", "x-ms-activity-id"] {
+            assert!(!answer.header(name).is_empty(), "{what}: {name}");
+        }
+    }
+    // What reaches no partition has no place in one to tell of.
+    let nowhere = "dbs/shop/colls/none/docs/1";
+    let answer = send(
+        server.address,
+        signed("GET", &format!("/{nowhere}"), "docs", nowhere, ""),
+    )
+    .await;
+    assert_eq!((answer.status, answer.header("x-ms-session-token")), (404, ""));
+    assert_eq!(answer.header("x-ms-request-charge"), "0");
+}
+
 #[tokio::test]
 async fn the_partition_key_is_not_patched_even_to_what_it_is() {
     let server = shop().await;

@@ -228,6 +228,8 @@ impl Reader<'_> {
     /// What is new in a part, or nothing while that must not be told.
     async fn part(&self, part: &Part, facts: &mut Facts) -> Result<(Option<Scanned>, wait::Watched)> {
         let partition = self.node.partition(&part.entry)?;
+        // Should it be refused; an answer shows what it has after the wait.
+        facts.partition = Some(partition.facts(Lsn::ZERO, None));
         partition.throttle.admit(|| self.node.now())?;
         partition
             .wait_for_session(

@@ -20,7 +20,7 @@ use super::Reach;
 use crate::api::{Consistency, ContainerRef, Failure, ItemVerb, Operation, Options, Reply, Request};
 use crate::catalogue::{ContainerEntry, RangeEntry};
 use crate::feed::target_range;
-use crate::items::{Place, Read, begin, find_container, finish};
+use crate::items::{Place, Read, begin, find_container, finish, tell_progress};
 use crate::node::Node;
 use crate::partition::Partition;
 
@@ -85,6 +85,7 @@ impl Node {
             return None;
         }
         let result = read.execute_at_once(self, &place, &mut facts)?;
+        tell_progress(&result, &place, &mut facts);
         // Asked again: what was read, or was not found, may have been another's by then.
         let stands = match is_owned {
             true => self.owns(log) && may_own(log),

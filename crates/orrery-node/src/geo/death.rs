@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use orrery_model::{Error, Result};
 
-use super::duty::{Duty, Promise};
-use super::fleet::{Fleet, refused};
+use super::duty::Promise;
+use super::fleet::{Fleet, RegionParts, refused};
 use super::front::Outage;
 use super::level::is_level;
-use super::roles::EpochStart;
-use super::start::provision;
+use super::link::Link;
+use super::repair::damaged;
+use super::start::{Opening, provision};
 use super::topology::{Region, RegionId};
 use crate::clock::SkewedClock;
 use crate::node::Node;
 
 /// How long what is left of a dead node may take to end.
-const BURIAL: Duration = Duration::from_secs(1);
+pub(super) const BURIAL: Duration = Duration::from_secs(1);
 
 impl Fleet {
     /// Kills a region. On return nothing of it goes on.
@@ -53,6 +54,9 @@ impl Fleet {
     /// Ends whatever keeps a region's clients from being served: a region that is dead is opened from what its disk has.
     pub async fn start_again(self: Arc<Fleet>, region: &str) -> Result<()> {
         let known = self.topology().named(region)?.clone();
+        if self.is_damaged(known.id) {
+            return Err(damaged(&known));
+        }
         if !self.is_dead(known.id) {
             return self.set_outage(region, None);
         }
@@ -66,10 +70,13 @@ impl Fleet {
             return Ok(());
         }
         let dead = self.find_node(region.id);
-        let node = self.open_again(region).await?;
+        let node = match self.open_again(region).await {
+            Ok(node) => node,
+            Err(error) => return self.found_damaged(region, error).await,
+        };
         let writes = node.duty.writes();
         self.replace(region.id, &node);
-        self.lend_epochs(&node);
+        self.employ(&node);
         if self.promise == Promise::Everywhere && !writes {
             // Writes may have gone on without it.
             node.duty.set_left_out(!is_level(&self.writer(), &node));
@@ -97,24 +104,42 @@ impl Fleet {
         let sites = self.sites.get();
         let sites = sites.ok_or_else(|| Error::bad_request("Regions of this account cannot be opened again."))?;
         let parts = sites.prepare(region).await?;
-        let topology = self.topology();
-        let writes = topology.writer().id == region.id;
-        if !writes && !self.is_dead(topology.writer().id) {
-            provision(&self.writer(), &*parts.store, None).await?;
+        let store = Arc::clone(&parts.store);
+        let opened = self.open_store(region, parts, None).await;
+        if opened.is_err() {
+            // Nobody else knows of it.
+            let _ = store.close().await;
         }
-        let clock = self.clock_of(region.id);
-        let clock = clock.ok_or_else(|| refused("The region is not there yet."))?;
-        let duty = Duty::new(writes, self.promise);
-        let (settings, events) = (self.settings.clone(), self.events.clone());
-        let node = Node::start_in(settings, parts.store, clock, duty, events).await?;
-        if writes && node.control.log().head().epoch < topology.epoch {
-            // The last change of the write region was decided and not carried out.
-            node.promote(topology.epoch, EpochStart::Above).await?;
-        }
-        Ok(node)
+        opened
     }
 
-    fn replace(&self, region: RegionId, node: &Arc<Node>) {
+    /// A node on a store, which gets over a link what it lacks of the account.
+    pub(super) async fn open_store(
+        &self,
+        region: &Region,
+        parts: RegionParts,
+        link: Option<&Link>,
+    ) -> Result<Arc<Node>> {
+        let clock = self.clock_of(region.id);
+        let clock = clock.ok_or_else(|| refused("The region is not there yet."))?;
+        let topology = self.topology();
+        let opening = Opening {
+            settings: &self.settings,
+            promise: self.promise,
+            events: &self.events,
+        };
+        if topology.writer().id == region.id {
+            let others = topology.online().skip(1).filter(|other| !self.is_dead(other.id));
+            let others: Vec<Arc<Node>> = others.filter_map(|other| self.find_node(other.id)).collect();
+            return opening.writer(&topology, parts.store, clock, &others).await;
+        }
+        if !self.is_dead(topology.writer().id) {
+            provision(&self.writer(), &*parts.store, link).await?;
+        }
+        opening.reader(parts.store, clock).await
+    }
+
+    pub(super) fn replace(&self, region: RegionId, node: &Arc<Node>) {
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         nodes.insert(region, Arc::clone(node));
     }
@@ -125,13 +150,15 @@ impl Fleet {
         clocks.get(&region).cloned()
     }
 
+    /// Has the region nothing that others could use?
     pub(super) fn is_dead(&self, region: RegionId) -> bool {
-        self.outage(region) == Some(Outage::Killed)
+        matches!(self.outage(region), Some(Outage::Killed | Outage::Damaged))
     }
 
     /// What needs a region that is alive is refused while it is not.
     pub(super) fn check_alive(&self, region: RegionId) -> Result<()> {
         match self.is_dead(region) {
+            true if self.is_damaged(region) => Err(refused("The region's data is damaged; it is made anew first.")),
             true => Err(refused("The region has been killed; start it first.")),
             false => Ok(()),
         }

@@ -13,6 +13,7 @@ use orrery_partition::keys::EpkForm;
 use orrery_partition::storage::{Health, Log, StorageError};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::duty::Promise;
 use super::fleet::{Fleet, Outage, refused};
 use super::kept::hold_all_of;
 use super::level::take_what_is_ahead;
@@ -69,6 +70,15 @@ impl Loss {
         self.n_transactions() == 0 && self.uncounted.is_empty()
     }
 
+    /// What the old region had is damaged: nobody can tell what of it the others lack.
+    fn may_be_anywhere(&mut self, heir: &Node) {
+        for (log, own) in heir.live_logs() {
+            self.uncounted.insert(log.0);
+            self.kept.insert(log.0, own.head().lsn);
+        }
+        self.locate(heir);
+    }
+
     /// Names the partitions, as a region knows them.
     pub fn locate(&mut self, node: &Node) {
         for (container, range) in node.all_ranges() {
@@ -89,6 +99,8 @@ impl Loss {
 pub enum AcceptLoss {
     /// Not of writes that were acknowledged as being in other regions, too, nor of what can still be kept.
     IfNotPromised,
+    /// The same, except for what cannot be read any more because it is damaged.
+    Damaged,
     Any,
 }
 
@@ -132,16 +144,17 @@ impl Fleet {
         }
         // From here on it acknowledges nothing; what it has begun ends first, if it can.
         let old = self.node(gone);
+        let (wrote, stands_in) = (old.duty.writes(), self.stands_in());
         old.duty.set_writes(false);
         let _ = timeout(FENCE_WAIT, old.hold_all()).await;
         // Whoever followed it kept it from being trimmed.
         let held = hold_all_of(&old);
         self.stop_following().await;
-        let (next, loss) = match self.decide_without(&topology, next, accept).await {
+        let (next, loss) = match self.decide_without(&topology, next, accept, stands_in).await {
             Ok(decided) => decided,
             Err(error) => {
                 // Nothing is decided yet: an account that goes on as it was is better than one that nobody writes.
-                old.duty.set_writes(true);
+                old.duty.set_writes(wrote);
                 self.follow_writer();
                 return Err(error);
             }
@@ -175,13 +188,17 @@ impl Fleet {
         topology: &Topology,
         mut next: Topology,
         accept: AcceptLoss,
+        stands_in: bool,
     ) -> Result<(Topology, Loss)> {
         let (old, heir) = (self.writer(), self.node(next.writer().id));
         let is_source = |id: RegionId| id != next.writer().id && !self.is_dead(id);
         for other in next.online().filter(|other| is_source(other.id)) {
             take_what_is_ahead(&heir, &self.node(other.id)).await?;
         }
-        let loss = count(&old, &heir, ahead_of(&old, &heir)).await;
+        let mut loss = count(&old, &heir, ahead_of(&old, &heir)).await;
+        if stands_in && (self.promise != Promise::Everywhere || heir.duty.is_left_out()) {
+            loss.may_be_anywhere(&heir);
+        }
         if accept == AcceptLoss::IfNotPromised && !loss.is_empty() && heir.duty.is_left_out() {
             return Err(refused(&format!(
                 "{} was left out of strong writes and lacks {} transactions: let it catch up, bring back a region that has \

@@ -21,6 +21,7 @@ pub use super::front::{Distance, Outage};
 use super::kept::Holds;
 use super::level::{wait_confirmed, wait_level};
 use super::membership::{Interrupt, Sites};
+use super::repair::check_writer;
 use super::replica::{Following, Replica};
 use super::returning;
 use super::roles::EpochStart;
@@ -107,6 +108,7 @@ impl Fleet {
         let promise = Promise::of(&settings.account);
         let clock = parts.first().map(|part| Arc::clone(&part.clock));
         let events = Events::new(clock.ok_or_else(|| Error::bad_request("An account needs at least one region."))?);
+        let topology = check_writer(topology, &parts, &*keeper)?;
         let (nodes, clocks) = start_nodes(&settings, promise, parts, &topology, &events).await?;
         let regions: Vec<RegionId> = nodes.keys().copied().collect();
         let fleet = Arc::new(Fleet {
@@ -138,7 +140,8 @@ impl Fleet {
             .tasks
             .spawn(returning::run(Arc::downgrade(&fleet), fleet.tasks.stopped()));
         regions.into_iter().for_each(|region| fleet.add_links(region));
-        fleet.nodes().iter().for_each(|node| fleet.lend_epochs(node));
+        fleet.nodes().iter().for_each(|node| fleet.employ(node));
+        fleet.note_damaged_writer();
         fleet.distrust_readers();
         fleet.publish();
         fleet.hold_what_is_out();
@@ -146,12 +149,13 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Lets a region ask for new epochs.
-    pub(super) fn lend_epochs(self: &Arc<Fleet>, node: &Node) {
+    /// Lets a region ask for new epochs, and looks after its store.
+    pub(super) fn employ(self: &Arc<Fleet>, node: &Arc<Node>) {
         node.duty.set_epochs(Arc::new(OwnEpochs(Arc::downgrade(self))));
+        self.watch_store(node);
     }
 
-    fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         nodes.values().cloned().collect()
     }
@@ -375,6 +379,9 @@ impl Fleet {
     }
 
     pub(super) fn follow(&self, reader: RegionId) {
+        if self.stands_in() {
+            return;
+        }
         let writer = self.topology().writer().id;
         let links = (self.link_between(writer, reader), self.link_between(reader, writer));
         let (Some(there), Some(back)) = links else {

@@ -23,6 +23,8 @@ pub enum Outage {
     Slow(Duration),
     /// The region is dead, as by `kill -9`: nobody is answered, nothing is replicated, and what it knew is what its disk has.
     Killed,
+    /// What its store has is damaged. Requests are refused until it has been made anew from another region ([`super::repair`]).
+    Damaged,
 }
 
 impl Outage {
@@ -105,6 +107,11 @@ impl Fleet {
     pub fn set_outage(&self, region: &str, outage: Option<Outage>) -> Result<()> {
         let topology = self.topology();
         let region = topology.named(region)?;
+        if self.is_damaged(region.id) || outage == Some(Outage::Damaged) {
+            return Err(refused(
+                "A region whose data is damaged serves when it has been made anew.",
+            ));
+        }
         if self.is_dead(region.id) || outage == Some(Outage::Killed) {
             return Err(refused(
                 "A region that is killed, or to be, is no matter of its endpoint alone.",
@@ -119,6 +126,12 @@ impl Fleet {
         if let Some(region) = self.name_of(region) {
             self.tell_simulated(Simulated::Outage { region, outage });
         }
+    }
+
+    /// A region's data is damaged, or has been made anew. Nothing of that is simulated.
+    pub(super) fn put_damaged(&self, region: RegionId, is_damaged: bool) {
+        let outage = is_damaged.then_some(Outage::Damaged);
+        self.change_front(region, |front| front.outage = outage);
     }
 
     /// Says how far clients are from a region: all, or those who call themselves so.

@@ -38,6 +38,17 @@ pub trait Sites: Send + Sync + fmt::Debug {
         Box::pin(async { Err(Error::bad_request("Regions of this account cannot be killed.")) })
     }
 
+    /// What is known to be damaged of the region's store, open or not.
+    fn damage<'a>(&'a self, _region: &'a Region) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
+    /// Sets a damaged store aside, keeps it, and gives the region an empty one. One that is not damaged is opened as it is, so
+    /// that this may be asked again. `None` while others share the damaged one.
+    fn renew<'a>(&'a self, _region: &'a Region) -> BoxFuture<'a, Result<Option<RegionParts>>> {
+        Box::pin(async { Err(Error::bad_request("Regions of this account cannot be made anew.")) })
+    }
+
     /// The region is gone and its data with it.
     fn release<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<()>>;
 }
@@ -80,7 +91,7 @@ impl Fleet {
                     .named(&name)
                     .ok()
                     .and_then(|region| self.find_node(region.id));
-                added.iter().for_each(|node| self.lend_epochs(node));
+                added.iter().for_each(|node| self.employ(node));
                 Ok(())
             })
             .await

@@ -37,6 +37,7 @@ pub mod link;
 pub mod membership;
 pub(crate) mod named;
 pub mod progress;
+pub(crate) mod repair;
 pub(crate) mod replica;
 pub mod report;
 pub(crate) mod returning;

@@ -75,7 +75,7 @@ impl Fleet {
             .await
     }
 
-    async fn put_online(&self, name: &str, accept: AcceptLoss) -> Result<usize> {
+    async fn put_online(self: &Arc<Fleet>, name: &str, accept: AcceptLoss) -> Result<usize> {
         let (region, n_dropped) = self.begin_return(name, accept).await?;
         let started = Instant::now();
         while !self
@@ -98,7 +98,9 @@ impl Fleet {
         let _lock = self.lock()?;
         let topology = self.topology();
         let region = topology.named(name)?.clone();
-        self.check_alive(region.id)?;
+        if !self.is_damaged(region.id) {
+            self.check_alive(region.id)?;
+        }
         self.check_alive(topology.writer().id)?;
         if region.state != RegionState::Seeding {
             topology.returning(region.id)?;
@@ -131,7 +133,7 @@ impl Fleet {
     }
 
     /// Brings a region on its way as far as it gets in `patience`; `true` when it serves.
-    async fn go_on(&self, region: RegionId, patience: Duration) -> Result<bool> {
+    async fn go_on(self: &Arc<Fleet>, region: RegionId, patience: Duration) -> Result<bool> {
         let topology = self.topology();
         let found = topology.regions.iter().find(|known| known.id == region);
         let Some(found) = found else { return Ok(false) };
@@ -139,6 +141,14 @@ impl Fleet {
             RegionState::Online => return Ok(true),
             RegionState::Seeding => {}
             _ => return Err(refused("The region has been taken out again.")),
+        }
+        if topology.writer().damaged {
+            // Nobody writes; whoever takes over is followed.
+            return Ok(false);
+        }
+        if self.is_damaged(region) {
+            let Ok(_lock) = self.lock() else { return Ok(false) };
+            self.make_anew(found).await?;
         }
         let Some(node) = self.find_node(region).filter(|_| !self.is_dead(region)) else {
             return Ok(false);

@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use orrery_model::json::{Object, Value};
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{ContainerDefinition, Epk, EpkRange, Error, LogId, Lsn, ResourceId, Result, Timestamp};
+use orrery_model::{ContainerDefinition, Epk, EpkRange, Error, LogId, Lsn, ResourceId, Result, Status, Timestamp};
 use orrery_partition::decide::unreadable;
 use orrery_partition::expiry::is_expired;
 use orrery_partition::keys::{self, EpkForm, KeySpace};
-use orrery_partition::storage::{Snapshot, StorageError};
+use orrery_partition::storage::{Health, Snapshot, StorageError};
 use orrery_partition::stored::StoredItem;
 
 use super::failover::AcceptLoss;
@@ -116,7 +116,7 @@ impl Salvage<'_> {
     fn unreadable(&self, log: LogId, error: Error, tally: &mut Tally) -> Result<()> {
         match self.accept {
             AcceptLoss::IfNotPromised => Err(error),
-            AcceptLoss::Any => {
+            AcceptLoss::Damaged | AcceptLoss::Any => {
                 tracing::error!(%log, %error, "what a region alone has cannot be read and is dropped");
                 tally.n_unreadable += 1;
                 Ok(())
@@ -133,7 +133,9 @@ impl Salvage<'_> {
         match (keep(self.writer, &container.rid, lost, room).await?, self.accept) {
             (Kept::All(n_new), _) => tally.n_kept += n_new,
             (Kept::NoRoom(n_dropped), AcceptLoss::Any) => tally.n_dropped += n_dropped,
-            (Kept::NoRoom(_), AcceptLoss::IfNotPromised) => return Err(no_room(self.writer, &container.name)),
+            (Kept::NoRoom(_), AcceptLoss::IfNotPromised | AcceptLoss::Damaged) => {
+                return Err(no_room(self.writer, &container.name));
+            }
         }
         Ok(())
     }
@@ -322,7 +324,16 @@ impl Fleet {
         let (mut left, mut tally) = (region.cut_off.clone(), Tally::default());
         for (log, after) in region.cut_off.iter().filter(|(log, _)| **log != LogId::SYSTEM) {
             let (mut after, n_kept_before) = (*after, tally.n_kept);
-            if let Err(error) = salvage.log(*log, &mut after, &mut tally).await {
+            let kept = match salvage.log(*log, &mut after, &mut tally).await {
+                // The own view, where the log does not have it all.
+                Err(error)
+                    if accept == AcceptLoss::Damaged && error.status() == Status::UNAVAILABLE && is_lost(&back) =>
+                {
+                    salvage.unreadable(*log, error, &mut tally)
+                }
+                kept => kept,
+            };
+            if let Err(error) = kept {
                 left.insert(*log, after);
                 // What has been kept is not kept again, also if it has been looked at and deleted by then.
                 self.set_left(region.id, left)?;
@@ -350,6 +361,11 @@ impl Fleet {
         self.set_topology(next);
         Ok(())
     }
+}
+
+/// Is what a region cannot read gone for good?
+fn is_lost(node: &Node) -> bool {
+    node.store.damage().is_some() || node.store.health() == Health::Closed
 }
 
 /// An item that one view has and another has no more.

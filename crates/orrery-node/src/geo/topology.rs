@@ -59,6 +59,8 @@ pub struct Region {
     pub state: RegionState,
     /// Of a region that another one took over from: what it has of these logs after these LSNs is not part of the account.
     pub cut_off: BTreeMap<LogId, Lsn>,
+    /// Of the region that takes writes: its data is damaged, so it neither serves nor writes until another one has taken over.
+    pub damaged: bool,
 }
 
 /// One configuration of an account's regions.
@@ -188,6 +190,7 @@ impl Topology {
             name: name.to_owned(),
             state: RegionState::Online,
             cut_off: BTreeMap::new(),
+            damaged: false,
         });
         Ok(())
     }
@@ -280,9 +283,31 @@ impl Topology {
             None if self.writer().id == region => return Err(refused("No other region can take over.")),
             None => self.changed(),
         };
-        next.set_state(region, RegionState::Offline);
+        // One whose data is damaged has nothing to wait for: it is made anew from the others.
+        let own = next.regions.iter_mut().find(|known| known.id == region);
+        let is_damaged = own.is_some_and(|own| std::mem::take(&mut own.damaged));
+        let state = match is_damaged {
+            true => RegionState::Seeding,
+            false => RegionState::Offline,
+        };
+        next.set_state(region, state);
         next.settle();
         Ok(next)
+    }
+
+    /// The data of a region is damaged. One that only reads serves nothing until it has been made anew; one that takes writes
+    /// keeps its place until another takes over.
+    pub fn harmed(&self, id: RegionId) -> Topology {
+        let mut next = self.changed();
+        let writes = self.writer().id == id;
+        for region in next.regions.iter_mut().filter(|region| region.id == id) {
+            region.damaged = writes;
+            if !writes && region.state == RegionState::Online {
+                region.state = RegionState::Seeding;
+            }
+        }
+        next.settle();
+        next
     }
 
     /// Notes what a region has that is not part of the account. What was noted before and lies further back stays.
@@ -368,6 +393,9 @@ impl Topology {
             let cut_off = region.cut_off.iter();
             let cut_off = cut_off.map(|(log, lsn)| (log.to_string(), Value::Number(Number::from(lsn.0 as i64))));
             object.insert("cutOff", Value::Object(cut_off.collect()));
+            if region.damaged {
+                object.insert("damaged", Value::Bool(true));
+            }
             Value::Object(object)
         };
         root.insert("regions", Value::Array(self.regions.iter().map(region).collect()));
@@ -390,8 +418,14 @@ impl Topology {
                 Some(Value::Object(cut_off)) => cut_off.iter().map(position).collect::<Option<_>>()?,
                 Some(_) => return None,
             };
+            let damaged = match value.get("damaged") {
+                None => false,
+                Some(Value::Bool(damaged)) => *damaged,
+                Some(_) => return None,
+            };
             Some(Region {
                 cut_off,
+                damaged,
                 id: RegionId(u32::try_from(whole(value, "id")?).ok()?),
                 name: value.get("name")?.as_str()?.to_owned(),
                 state: RegionState::named(value.get("state")?.as_str()?)?,

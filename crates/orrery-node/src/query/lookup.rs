@@ -56,6 +56,8 @@ pub async fn rows(
     let started = Instant::now();
     let entry = container.overlapping(range).next().ok_or_else(gone)?;
     let partition = node.partition(entry)?;
+    // Should it be refused; an answer shows what it has after the wait.
+    facts.partition = Some(partition.facts(Lsn::ZERO, None));
     partition.throttle.admit(|| node.now())?;
     let account = node.account();
     let session = options.session(account.consistency);

@@ -177,14 +177,19 @@ async fn page_of_items(
     let mut parts = Vec::with_capacity(ranges.len());
     for entry in ranges {
         let partition = node.partition(entry)?;
+        let is_first = partitions.is_empty();
+        if is_first {
+            // Should it be refused; an answer shows what it has after the wait.
+            facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
+        }
         partition.throttle.admit(|| node.now())?;
         partition
             .wait_for_session(session, &entry.parents, container.n_partitions_ever)
             .await?;
         node.await_bound(options, &partition).await?;
-        facts
-            .partition
-            .get_or_insert_with(|| partition.facts(orrery_model::Lsn::ZERO, None));
+        if is_first {
+            facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
+        }
         if let Some(part) = range.intersection(&entry.range) {
             let snapshot = partition.snapshot()?;
             node.confirm(options, &partition, snapshot.position().lsn).await?;

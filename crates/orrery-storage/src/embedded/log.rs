@@ -116,7 +116,10 @@ impl EmbeddedLog {
                 Ok(transactions)
             }
             // When it was trimmed meanwhile, say so.
-            Err(error) => self.locate(after, limit_bytes).and(Err(error)),
+            Err(error) => {
+                self.locate(after, limit_bytes)?;
+                Err(self.shared.damage.noted(error))
+            }
         }
     }
 

@@ -86,7 +86,10 @@ impl Readers {
         let file = file.ok_or_else(|| StorageError::Unavailable(format!("segment {segment} is gone")))?;
         let mut bytes = vec![0; length as usize];
         file.read_at(u64::from(offset), &mut bytes)
-            .map_err(|error| StorageError::Unavailable(format!("cannot read segment {segment}: {error}")))?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => damaged(segment, offset as usize, "the file has become shorter"),
+                _ => failed("read a segment", &error),
+            })?;
         Ok(Bytes::from(bytes))
     }
 

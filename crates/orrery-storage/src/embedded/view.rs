@@ -20,6 +20,7 @@ use lsm_tree::{AbstractTree, AnyTree, CompressionType, Guard, InternalValue, Seq
 use orrery_model::{Epoch, LogId, Position};
 use orrery_partition::storage::{Result, StorageError, ViewWrite};
 
+use super::damage::Damage;
 use super::layers::Layers;
 use super::record::ViewId;
 use super::settings::ViewCache;
@@ -121,6 +122,7 @@ pub(super) struct ViewStore {
     merging: Merging,
     sequence: SequenceNumberCounter,
     readers: Mutex<Readers>,
+    damage: Arc<Damage>,
 }
 
 /// Which versions of the tree are being read.
@@ -138,7 +140,7 @@ impl fmt::Debug for ViewStore {
 }
 
 impl ViewStore {
-    pub(super) fn open(dir: &Path, cache: &ViewCache) -> Result<ViewStore> {
+    pub(super) fn open(dir: &Path, cache: &ViewCache, damage: Arc<Damage>) -> Result<ViewStore> {
         let sequence = SequenceNumberCounter::default();
         let merging = Merging::default();
         // The tree moves its own notion of visible when it flushes; ours moves only with whole groups.
@@ -165,6 +167,7 @@ impl ViewStore {
                 visible,
                 living: BTreeMap::new(),
             }),
+            damage,
         })
     }
 
@@ -224,7 +227,7 @@ impl ViewStore {
         self.tree
             .range(range, SeqNo::MAX, None)
             .map(|entry| {
-                let (key, value) = entry.into_inner().map_err(|error| damaged("read the view", &error))?;
+                let (key, value) = entry.into_inner().map_err(|error| self.unreadable(&error))?;
                 decode_log(&key, &value).ok_or_else(|| StorageError::Corrupt("a log of the view is unreadable".into()))
             })
             .collect()
@@ -235,7 +238,7 @@ impl ViewStore {
         let mut views = Vec::new();
         let mut from = entry_key(ViewId(0), &[]);
         while let Some(entry) = self.tree.range(from.., SeqNo::MAX, None).next() {
-            let key = entry.key().map_err(|error| damaged("read the view", &error))?;
+            let key = entry.key().map_err(|error| self.unreadable(&error))?;
             let view = ViewId(u64::from_be_bytes(
                 key[1..ENTRY_PREFIX_BYTES].try_into().expect("eight bytes"),
             ));
@@ -250,13 +253,8 @@ impl ViewStore {
         let from = after.map_or_else(|| entry_key(view, &[]), |after| [after, [0].as_slice()].concat().into());
         let to = entry_key(ViewId(view.0 + 1), &[]);
         let keys = self.tree.range(from..to, SeqNo::MAX, None).take(limit);
-        keys.map(|entry| {
-            entry
-                .key()
-                .map(Bytes::from)
-                .map_err(|error| damaged("read the view", &error))
-        })
-        .collect()
+        keys.map(|entry| entry.key().map(Bytes::from).map_err(|error| self.unreadable(&error)))
+            .collect()
     }
 
     /// Deletes the tables that hold nothing but this view. Entries in other tables remain.
@@ -297,7 +295,11 @@ impl ViewStore {
         match self.tree.compact(Arc::new(strategy), self.oldest_needed()) {
             Ok(()) => Ok(self.tree.current_version().id() != before),
             Err(_) if self.merging.is_interrupted() => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => {
+                // A table that cannot be read stays as it is, and nothing of it goes into another one.
+                self.damage.noted(damaged("merge tables", &error));
+                Err(error)
+            }
         }
     }
 
@@ -318,8 +320,12 @@ impl ViewStore {
         let value = self
             .tree
             .get(key, SeqNo::MAX)
-            .map_err(|error| damaged("read the view", &error))?;
+            .map_err(|error| self.unreadable(&error))?;
         Ok(value.map(Bytes::from))
+    }
+
+    fn unreadable(&self, error: &lsm_tree::Error) -> StorageError {
+        self.damage.noted(damaged("read the view", error))
     }
 
     /// Versions below this may go: no snapshot, living or future, reads there.
@@ -380,9 +386,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn get(&self, view: ViewId, key: &[u8]) -> Result<Option<Bytes>> {
         let value = self.store.tree.get(entry_key(view, key), self.at);
-        Ok(value
-            .map_err(|error| damaged("read the view", &error))?
-            .map(Bytes::from))
+        Ok(value.map_err(|error| self.store.unreadable(&error))?.map(Bytes::from))
     }
 
     /// Entries with their whole keys.
@@ -390,10 +394,16 @@ impl Reader {
         &self,
         bounds: (Bound<Bytes>, Bound<Bytes>),
     ) -> impl DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + Send + 'static {
-        self.store.tree.range::<Bytes, _>(bounds, self.at, None).map(|entry| {
-            let (key, value) = entry.into_inner().map_err(|error| damaged("read the view", &error))?;
-            Ok((Bytes::from(key).slice(ENTRY_PREFIX_BYTES..), Bytes::from(value)))
-        })
+        let damage = self.store.damage.clone();
+        self.store
+            .tree
+            .range::<Bytes, _>(bounds, self.at, None)
+            .map(move |entry| {
+                let (key, value) = entry
+                    .into_inner()
+                    .map_err(|error| damage.noted(damaged("read the view", &error)))?;
+                Ok((Bytes::from(key).slice(ENTRY_PREFIX_BYTES..), Bytes::from(value)))
+            })
     }
 }
 
@@ -473,7 +483,13 @@ fn decode_log(key: &[u8], value: &[u8]) -> Option<(LogId, LogMeta)> {
 /// Errors of the tree: of the disk, or of what the disk gave back.
 fn damaged(what: &str, error: &lsm_tree::Error) -> StorageError {
     match error {
-        lsm_tree::Error::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+        // A file that is named and missing, or ends early, is damage; a disk that does not answer may do so later.
+        lsm_tree::Error::Io(error)
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound | io::ErrorKind::InvalidData
+            ) =>
+        {
             StorageError::Unavailable(format!("cannot {what}: {error}"))
         }
         _ => StorageError::Corrupt(format!("cannot {what}: {error}")),

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use orrery_model::{Epoch, LogId};
+use orrery_model::{Epoch, LogId, Lsn};
 use orrery_partition::storage::{Role, StorageError, Store};
 
 use crate::disk::Disk;
@@ -140,6 +140,27 @@ async fn damaged_tables_are_never_read_as_something_else() {
             assert!(is_honest, "byte {at}: {read:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn whoever_looks_after_a_store_is_told_of_damage_that_was_met() {
+    let rig = Rig::new(keeping());
+    let log = rig.own(LOG).await;
+    for number in 0..50 {
+        write(log.as_ref(), &[(&format!("{number:04}"), Some("value"))])
+            .await
+            .unwrap();
+    }
+    let harmed = rig.store.harmed();
+    let name = rig.disk.names()[0].clone();
+    log.read_log(Lsn::ZERO, usize::MAX).await.unwrap();
+    assert_eq!(rig.store.damage(), None);
+    rig.disk.damage(&name, 100);
+    let read = log.read_log(Lsn::ZERO, usize::MAX).await;
+    assert!(matches!(read, Err(StorageError::Corrupt(_))), "{read:?}");
+    harmed.await;
+    assert!(rig.store.damage().is_some());
+    rig.store.harmed().await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod register;
 mod sites;
 mod stores;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,12 +106,13 @@ impl Host {
         let frame = Arc::new(frame(config, Arc::clone(&clock))?);
         let stores = Arc::new(Stores::new(config.data_dir.clone(), config.caches.block_bytes));
         let n_nodes: usize = founded.iter().map(|(_, topology, _)| topology.present().count()).sum();
+        let opening: Vec<_> = founded
+            .iter()
+            .map(|(account, topology, _)| (node_settings(config, account, n_nodes), topology.clone()))
+            .collect();
+        let fleets = open_whole(&opening, &register, &stores, &clock).await?;
         let mut accounts = Vec::new();
-        for (account, topology, doors) in founded {
-            let settings = node_settings(config, account, n_nodes);
-            let fleet = open_account(settings, &topology, &register, &stores, &clock)
-                .await
-                .with_context(|| format!("cannot open the account {}", account.id))?;
+        for ((account, _, doors), fleet) in founded.into_iter().zip(fleets) {
             for link in &config.links {
                 // An account that has not both ends has no such link.
                 let _ = fleet.set_link(&link.from, &link.to, link.settings.clone());
@@ -216,6 +218,60 @@ fn founding(account: &AccountConfig, kept: Option<Topology>) -> Result<Topology>
         account.id
     );
     Ok(topology)
+}
+
+/// Opens every account. Stores that turn out to be damaged are set aside, if every account has the region's data elsewhere, and
+/// everything is opened again: those regions are made anew.
+async fn open_whole(
+    opening: &[(NodeSettings, Topology)],
+    register: &Arc<Register>,
+    stores: &Stores,
+    clock: &Arc<SystemClock>,
+) -> Result<Vec<Arc<Fleet>>> {
+    let mut aside = BTreeSet::new();
+    loop {
+        let mut fleets = Vec::new();
+        let error = match open_all(opening, register, stores, clock, &mut fleets).await {
+            Ok(()) => return Ok(fleets),
+            Err(error) => error,
+        };
+        for fleet in fleets {
+            if let Err(error) = fleet.stop(STOP_DEADLINE).await {
+                tracing::debug!(%error, "an account that was opened beside a damaged one is closed");
+            }
+        }
+        let damaged = stores.give_up().await?;
+        // One that is damaged again at once is not to be helped.
+        if damaged.is_empty() || damaged.keys().any(|name| aside.contains(name)) {
+            return Err(error);
+        }
+        for (name, reason) in &damaged {
+            tracing::error!(region = name, reason, "the data of a region is damaged");
+        }
+        if !register.note_damaged(&damaged.keys().cloned().collect())? {
+            return Err(error);
+        }
+        for name in damaged.into_keys() {
+            stores.set_aside(&name)?;
+            aside.insert(name);
+        }
+    }
+}
+
+async fn open_all(
+    opening: &[(NodeSettings, Topology)],
+    register: &Arc<Register>,
+    stores: &Stores,
+    clock: &Arc<SystemClock>,
+    fleets: &mut Vec<Arc<Fleet>>,
+) -> Result<()> {
+    for (settings, topology) in opening {
+        let fleet = open_account(settings.clone(), topology, register, stores, clock)
+            .await
+            .with_context(|| format!("cannot open the account {}", settings.account.id))?;
+        fleets.push(fleet);
+    }
+    Ok(())
 }
 
 async fn open_account(

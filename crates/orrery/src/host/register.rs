@@ -2,6 +2,7 @@
 //!
 //! Invariants: an account's number is given once; the file is replaced as a whole and durable when a change is reported.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context as _, Result, bail};
 use orrery_model::{Error, Status};
 use orrery_node::geo::fleet::TopologyKeeper;
-use orrery_node::geo::topology::Topology;
+use orrery_node::geo::topology::{Region, Topology};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::stores::directory_name;
+
 pub const FILE: &str = "accounts.json";
+/// The same once more, should the first one be damaged.
+const COPY: &str = "accounts.copy.json";
 
 #[derive(Debug)]
 pub struct Register {
@@ -42,7 +47,10 @@ struct StoredEntry {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
-    accounts: Vec<StoredEntry>,
+    /// Of the text of `accounts`, without blanks and breaks. Files of earlier versions have none.
+    #[serde(default)]
+    checksum: Option<String>,
+    accounts: Box<RawValue>,
 }
 
 impl Register {
@@ -54,7 +62,7 @@ impl Register {
         if let Some(directory) = directory {
             fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
             let path = directory.join(FILE);
-            register.entries = Mutex::new(read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+            register.entries = Mutex::new(read_either(&path)?);
             register.path = Some(path);
         }
         Ok(Arc::new(register))
@@ -101,6 +109,39 @@ impl Register {
         Ok(next)
     }
 
+    /// Notes for every account that regions are damaged, by their plain names, and begin anew. `false`, with nothing noted, when an
+    /// account has no other region to make one anew from.
+    pub fn note_damaged(&self, damaged: &BTreeSet<String>) -> Result<bool> {
+        let is_damaged = |region: &Region| damaged.contains(&directory_name(&region.name));
+        let mut entries = self.entries();
+        let mut changed = entries.clone();
+        for topology in changed.iter_mut().filter_map(|entry| entry.topology.as_mut()) {
+            let harmed: Vec<Region> = topology
+                .present()
+                .filter(|region| is_damaged(region))
+                .cloned()
+                .collect();
+            if harmed.is_empty() {
+                continue;
+            }
+            if topology.online().all(is_damaged) {
+                return Ok(false);
+            }
+            for region in harmed {
+                if !region.cut_off.is_empty() {
+                    tracing::error!(
+                        region = region.name,
+                        "what only this region had is lost, unless what was set aside can be read"
+                    );
+                }
+                *topology = topology.harmed(region.id).with_cut_off(region.id, BTreeMap::new());
+            }
+        }
+        self.write(&changed).context("cannot keep the register of accounts")?;
+        *entries = changed;
+        Ok(true)
+    }
+
     /// Keeps the topology of one account.
     pub fn keeper(self: &Arc<Self>, id: &str) -> Arc<dyn TopologyKeeper> {
         Arc::new(Keeper {
@@ -131,27 +172,80 @@ impl Register {
             })
         };
         let accounts = entries.iter().map(stored).collect::<std::io::Result<Vec<_>>>()?;
-        let text = serde_json::to_vec_pretty(&Stored { accounts })?;
-        let fresh = path.with_extension("new");
-        let mut file = File::create(&fresh)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
-        // The name is durable when its directory is.
-        match path.parent() {
-            Some(directory) => File::open(directory)?.sync_all(),
-            None => Ok(()),
+        let accounts = RawValue::from_string(serde_json::to_string_pretty(&accounts)?)?;
+        let text = serde_json::to_vec_pretty(&Stored {
+            checksum: Some(checksum(accounts.get())),
+            accounts,
+        })?;
+        // In this order: whoever finds the first one whole finds what was decided.
+        replace(&path.with_file_name(COPY), &text)?;
+        replace(path, &text)
+    }
+}
+
+/// Replaces a file as a whole, durably.
+fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    // The name is durable when its directory is.
+    match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Blanks and breaks outside of names do not count, so that the file may be laid out by whoever likes.
+fn checksum(accounts: &str) -> String {
+    let plain: String = accounts.split_whitespace().collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, plain.as_bytes());
+    digest
+        .as_ref()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Reads the register, or its copy where the register is damaged or gone.
+fn read_either(path: &Path) -> Result<Vec<Entry>> {
+    let copy = path.with_file_name(COPY);
+    let damaged = match read(path) {
+        Ok(Some(entries)) => return Ok(entries),
+        Ok(None) => None,
+        Err(error) => Some(error.context(format!("cannot read {}", path.display()))),
+    };
+    match (read(&copy), damaged) {
+        (Ok(Some(entries)), damaged) => {
+            let reason = damaged.map_or_else(|| "it is gone".to_owned(), |error| format!("{error:#}"));
+            tracing::error!(reason, copy = %copy.display(), "the register of accounts is damaged; its copy is used");
+            Ok(entries)
+        }
+        (Ok(None), None) => Ok(Vec::new()),
+        (Ok(None), Some(error)) => Err(error),
+        (Err(error), damaged) => {
+            Err(damaged.unwrap_or_else(|| error.context(format!("cannot read {}", copy.display()))))
         }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Entry>> {
+/// `None` when there is no such file.
+fn read(path: &Path) -> Result<Option<Vec<Entry>>> {
     let text = match fs::read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let stored: Stored = serde_json::from_slice(&text)?;
+    if stored
+        .checksum
+        .is_some_and(|expected| expected != checksum(stored.accounts.get()))
+    {
+        bail!("it is not what was written");
+    }
+    let accounts: Vec<StoredEntry> = serde_json::from_str(stored.accounts.get())?;
     let entry = |stored: StoredEntry| {
         let topology = stored.topology.map(|text| Topology::from_text(text.get().as_bytes()));
         Ok(Entry {
@@ -160,7 +254,7 @@ fn read(path: &Path) -> Result<Vec<Entry>> {
             topology: topology.transpose()?,
         })
     };
-    stored.accounts.into_iter().map(entry).collect()
+    accounts.into_iter().map(entry).collect::<Result<_>>().map(Some)
 }
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use orrery_node::geo::fleet::{Fleet, RegionParts};
 use orrery_node::geo::membership::Sites;
 use orrery_node::geo::topology::Region;
 use orrery_node::{Clock, SystemClock};
-use orrery_partition::storage::BoxFuture;
+use orrery_partition::storage::{BoxFuture, Store};
 
 use super::doors::{Doors, Frame};
 use super::stores::Stores;
@@ -28,6 +28,10 @@ pub struct AccountSites {
 impl AccountSites {
     async fn make_room(&self, region: &Region) -> anyhow::Result<RegionParts> {
         let store = self.stores.open(&region.name, self.number).await?;
+        self.furnish(region, store)
+    }
+
+    fn furnish(&self, region: &Region, store: Arc<dyn Store>) -> anyhow::Result<RegionParts> {
         if let Some(fleet) = self.fleet.upgrade() {
             let topology = fleet.topology();
             // Also for the region that has had none because it was alone.
@@ -42,13 +46,27 @@ impl AccountSites {
     }
 }
 
+fn no_room(error: &anyhow::Error) -> Error {
+    let message = format!("There is no room for the region: {error:#}.");
+    Error::new(Status::UNAVAILABLE, message)
+}
+
 impl Sites for AccountSites {
     fn prepare<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<RegionParts>> {
+        Box::pin(async move { self.make_room(region).await.map_err(|error| no_room(&error)) })
+    }
+
+    fn damage<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Option<String>> {
+        Box::pin(self.stores.damage(&region.name))
+    }
+
+    fn renew<'a>(&'a self, region: &'a Region) -> BoxFuture<'a, Result<Option<RegionParts>>> {
         Box::pin(async move {
-            self.make_room(region).await.map_err(|error| {
-                let message = format!("There is no room for the region: {error:#}.");
-                Error::new(Status::UNAVAILABLE, message)
-            })
+            let store = self.stores.renew(&region.name, self.number).await;
+            let Some(store) = store.map_err(|error| no_room(&error))? else {
+                return Ok(None);
+            };
+            self.furnish(region, store).map(Some).map_err(|error| no_room(&error))
         })
     }
 

@@ -7,26 +7,26 @@ use serde_json::Value;
 use crate::support::{Server, fail, run, succeed, until};
 
 /// Writes the settings `orrery topology generate` gives to a file in the directory.
-fn generate(directory: &Path, extra: &[&str]) -> String {
+pub fn generate(directory: &Path, extra: &[&str]) -> String {
     let file = directory.join("orrery.toml");
     let settings = succeed(&[&["topology", "generate"], extra].concat());
     std::fs::write(&file, settings).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
-fn account<'a>(server: &'a Server, id: &str) -> &'a Value {
+pub fn account<'a>(server: &'a Server, id: &str) -> &'a Value {
     let accounts = server.ready["accounts"].as_array().unwrap();
     accounts.iter().find(|account| account["id"] == id).unwrap()
 }
 
 /// The region of an account's endpoint, and its key.
-fn region_of<'a>(account: &'a Value, name: &str) -> (&'a str, &'a str) {
+pub fn region_of<'a>(account: &'a Value, name: &str) -> (&'a str, &'a str) {
     let regions = account["regions"].as_array().unwrap();
     let region = regions.iter().find(|region| region["name"] == name).unwrap();
     (region["endpoint"].as_str().unwrap(), account["key"].as_str().unwrap())
 }
 
-fn import_into(account: &Value, ids: std::ops::Range<usize>) {
+pub fn import_into(account: &Value, ids: std::ops::Range<usize>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("items.ndjson");
     let lines: String = ids.map(|n| format!("{{\"id\":\"{n}\",\"pk\":\"p\"}}\n")).collect();
@@ -45,7 +45,7 @@ fn import_into(account: &Value, ids: std::ops::Range<usize>) {
     succeed(&[&["import", "db", "c", file], &create[..]].concat());
 }
 
-fn count_at((endpoint, key): (&str, &str)) -> usize {
+pub fn count_at((endpoint, key): (&str, &str)) -> usize {
     let output = run(&["export", "db", "c", "--endpoint", endpoint, "--key", key]);
     String::from_utf8(output.stdout).unwrap().lines().count()
 }

@@ -36,6 +36,24 @@ fn a_region_that_goes_and_comes_back_keeps_its_number_and_never_writes_at_once()
 }
 
 #[test]
+fn a_damaged_region_is_made_anew_and_one_that_writes_only_when_another_has_taken_over() {
+    let reader = three().harmed(RegionId(1));
+    assert_eq!(names(&reader), ["West US", "Southeast Asia"]);
+    assert_eq!(reader.named(" north-europe").unwrap().state, RegionState::Seeding);
+    let writer = three().harmed(RegionId(0));
+    assert_eq!(names(&writer).len(), 3);
+    assert!(writer.writer().damaged);
+    let kept = Topology::from_text(&writer.to_text()).unwrap();
+    assert_eq!(kept, writer);
+    let another = kept.without(RegionId(2), None).unwrap();
+    assert!(another.writer().damaged, "that is forgotten with nobody else");
+    let taken_over = another.without(RegionId(0), Some(RegionId(1))).unwrap();
+    let back = taken_over.named("West US").unwrap();
+    assert_eq!((back.state, back.damaged), (RegionState::Seeding, false));
+    assert_eq!(names(&taken_over), ["North Europe"]);
+}
+
+#[test]
 fn what_would_leave_no_writer_is_refused() {
     let two = three().without(RegionId(2), None).unwrap();
     assert_eq!(two.epoch, Epoch(1), "a reader that goes changes no epoch");
