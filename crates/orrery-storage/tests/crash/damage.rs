@@ -155,7 +155,10 @@ async fn whoever_looks_after_a_store_is_told_of_damage_that_was_met() {
     let name = rig.disk.names()[0].clone();
     log.read_log(Lsn::ZERO, usize::MAX).await.unwrap();
     assert_eq!(rig.store.damage(), None);
-    rig.disk.damage(&name, 100);
+    // Wherever a record begins, some of this lies in it.
+    (60..rig.disk.size(&name))
+        .step_by(16)
+        .for_each(|at| rig.disk.damage(&name, at));
     let read = log.read_log(Lsn::ZERO, usize::MAX).await;
     assert!(matches!(read, Err(StorageError::Corrupt(_))), "{read:?}");
     harmed.await;
