@@ -33,6 +33,8 @@ fn take_over(recorder: &Recorder, world: &mut World, nodes: &mut [Node], from: u
     let (mut since, mut n_lost) = (0, 0);
     recorder.quietly(|| {
         recorder.become_equal();
+        let have_the_same = || world.has_equal_streams(from, to);
+        assert!(eventually(have_the_same), "the streams of both regions become equal");
         world.regions.sites[from].link.cut();
         since = recorder.tick();
     });

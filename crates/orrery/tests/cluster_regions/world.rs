@@ -1,6 +1,8 @@
 //! Regions as processes: servers in a domain each, joined by links, and a node in each.
 
-use std::io::{BufRead as _, BufReader};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 use orrery_nats_server::{Regions, Settings, Site};
@@ -114,6 +116,33 @@ impl World {
             .args(&self.account)
             .current_dir(&dir);
         command
+    }
+
+    /// Whether the streams of two regions hold the same messages. A region that has just begun to follow another copies them one
+    /// after the other, and cannot take over without them.
+    pub fn has_equal_streams(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (self.streams(one), self.streams(other));
+        !one.is_empty() && one == other
+    }
+
+    /// The last message of every stream of a region's logs, by the stream's number.
+    fn streams(&self, idx: usize) -> BTreeMap<String, u64> {
+        let monitor = self.regions.sites[idx].servers.servers[0].monitor_url();
+        let address = monitor.trim_start_matches("http://").trim_end_matches('/');
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /jsz?streams=true HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let told: Value = serde_json::from_str(body).unwrap();
+        let prefix = format!("ORRERY_{}_", DOMAINS[idx]);
+        let number = |stream: &Value| {
+            let number = stream["name"].as_str()?.strip_prefix(&prefix)?;
+            Some((number.to_owned(), stream["state"]["last_seq"].as_u64()?))
+        };
+        let accounts = told["account_details"].as_array().unwrap().iter();
+        let streams = accounts.filter_map(|account| account["stream_detail"].as_array());
+        streams.flatten().filter_map(number).collect()
     }
 
     /// Nodes are told something else from now on.
