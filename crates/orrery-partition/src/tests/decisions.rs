@@ -295,7 +295,7 @@ fn a_replace_by_an_item_of_another_id_takes_the_place_of_the_first() {
         r#"
         rename a => 404
         create a {"u":1} => 201 put
-        rename a match:stale => 412
+        rename a if-match:stale => 412
         rename a {"u":1} => 200 delete put
         read a => 404
         read another-id => 200
