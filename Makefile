@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/.tools
 BIN := target/debug/orrery
 
 .DEFAULT_GOAL := help
-.PHONY: help up emulator test lint unit nats-server web web-test browser conformance test-cluster bench soak sim
+.PHONY: help up emulator test lint unit nats-server web web-test browser conformance vendor test-cluster bench soak sim
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ browser: web ## The web application in a browser against `orrery up`; installs D
 conformance: ## The official SDKs of five languages against a running server
 	$(CARGO) test --workspace --locked --no-run
 	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/run
+
+vendor: ## The tests that the vendor publishes with its SDKs, against a running server; not part of `make test`
+	$(CARGO) test --workspace --locked --no-run
+	ORRERY_BIN=$(CURDIR)/$(BIN) conformance/vendor/run
 
 test-cluster: web $(TOOLS)/bin/nats-server ## SDKs of five languages, processor, platform and browser against three NATS servers and two nodes
 	$(CARGO) test --workspace --locked --no-run

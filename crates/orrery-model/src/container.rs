@@ -53,6 +53,12 @@ pub struct UniqueKey {
 impl ContainerDefinition {
     /// Reads the body of a create request and fills in the defaults.
     pub fn create(body: &Value) -> Result<ContainerDefinition> {
+        let definition = ContainerDefinition::read(body)?;
+        search::check_sent(&definition.fields)?;
+        Ok(definition)
+    }
+
+    fn read(body: &Value) -> Result<ContainerDefinition> {
         check_breadth(body)?;
         let body = body
             .as_object()
@@ -204,7 +210,7 @@ impl ContainerDefinition {
             )
         };
         let body = json::parse_value(text).map_err(|error| corrupt(error.to_string()))?;
-        ContainerDefinition::create(&body).map_err(|error| corrupt(error.message().to_owned()))
+        ContainerDefinition::read(&body).map_err(|error| corrupt(error.message().to_owned()))
     }
 
     /// The definition as JSON text, without system properties.

@@ -48,8 +48,9 @@ pub fn validate_name(kind: NameKind, name: &str) -> Result<()> {
 pub fn validate_item_id(id: &str) -> Result<()> {
     if id.is_empty() || id.len() > ITEM_ID_BYTES_MAX {
         return Err(Error::bad_request(format!(
-            "The input name '{}' is invalid. Ensure to provide a unique non-empty string of at most '{ITEM_ID_BYTES_MAX}' bytes.",
-            shorten(id)
+            "The input name '{}' is invalid. Ensure to provide a unique non-empty string less than '{}' characters.",
+            shorten(id),
+            ITEM_ID_BYTES_MAX + 1
         )));
     }
     Ok(())

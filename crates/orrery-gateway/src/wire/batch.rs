@@ -87,7 +87,7 @@ fn check_count(n_operations: usize) -> Result<()> {
     match n_operations {
         0 => Err(Error::bad_request("Batch request has no operations.")),
         n if n > BATCH_OPERATIONS_MAX => Err(Error::bad_request(format!(
-            "Batch request has more operations than what is supported: {n}, at most {BATCH_OPERATIONS_MAX}."
+            "Batch request has more operations than what is supported. It has {n}, at most {BATCH_OPERATIONS_MAX} are."
         ))),
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@ const DIMENSIONS_MAX: i64 = 4096;
 const FLAT_DIMENSIONS_MAX: i64 = 505;
 const QUANTIZATION_BYTES_MAX: i64 = 512;
 const SHARD_PATHS_MAX: usize = 1;
+const LANGUAGES: [&str; 7] = ["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
 /// The first is the default.
 const DATA_TYPES: [&str; 4] = ["float32", "float16", "uint8", "int8"];
 const DISTANCES: [&str; 3] = ["cosine", "euclidean", "dotproduct"];
@@ -34,7 +35,7 @@ fn embedding(given: &Object) -> Result<Value> {
     }
     if dimensions > DIMENSIONS_MAX {
         return Err(Error::bad_request(format!(
-            "The Vector Embedding Policy has Dimensions:{dimensions} which is more than the maximum of {DIMENSIONS_MAX}."
+            "The Vector Embedding Policy has Dimensions:{dimensions} which is more than the maximum supported value {DIMENSIONS_MAX}."
         )));
     }
     shown.insert("dimensions", Value::from(dimensions));
@@ -95,13 +96,48 @@ fn vector_index(given: &Object, embeddings: Option<&Object>) -> Result<Value> {
             "Vector Indexing Policy's path::{path} has {dimensions} dimensions, an index of type flat allows {FLAT_DIMENSIONS_MAX}."
         )));
     }
-    parameter(given, "quantizationByteSize", 1, dimensions.min(QUANTIZATION_BYTES_MAX))?;
-    parameter(given, "indexingSearchListSize", 25, 500)?;
-    check_shard_key(given)?;
     let mut shown = read::present(given);
     shown.insert("type", Value::from(known));
     read::normalise_choice(&mut shown, "quantizerType", &["product", "spherical"])?;
     Ok(Value::Object(shown))
+}
+
+/// What a definition that a client sends is held to besides: ranges, shard paths and languages. What is stored may be older than these.
+pub(super) fn check_sent(definition: &Object) -> Result<()> {
+    let embeddings = read::object(definition, "vectorEmbeddingPolicy")?;
+    if let Some(policy) = read::object(definition, "indexingPolicy")? {
+        for index in read::objects(policy, "vectorIndexes")?.unwrap_or_default() {
+            let dimensions = dimensions(embeddings, read::required_text(index, "path")?);
+            let bytes_max = dimensions.map_or(QUANTIZATION_BYTES_MAX, |dimensions| {
+                dimensions.min(QUANTIZATION_BYTES_MAX)
+            });
+            parameter(index, "quantizationByteSize", 1, bytes_max)?;
+            parameter(index, "indexingSearchListSize", 25, 500)?;
+            check_shard_key(index)?;
+        }
+    }
+    match read::object(definition, "fullTextPolicy")? {
+        Some(policy) => check_languages(policy),
+        None => Ok(()),
+    }
+}
+
+fn check_languages(policy: &Object) -> Result<()> {
+    let mut given = vec![read::text(policy, "defaultLanguage")?];
+    for path in read::objects(policy, "fullTextPaths")?.unwrap_or_default() {
+        given.push(read::text(path, "language")?);
+    }
+    match given
+        .into_iter()
+        .flatten()
+        .find(|language| !LANGUAGES.contains(language))
+    {
+        Some(language) => Err(Error::bad_request(format!(
+            "The Full Text Policy contains an unsupported language {language}. Supported are {}.",
+            LANGUAGES.join(", ")
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn parameter(given: &Object, name: &str, min: i64, max: i64) -> Result<()> {

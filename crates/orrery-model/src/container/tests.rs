@@ -451,6 +451,15 @@ fn embeddings_can_be_added_but_not_changed() {
 }
 
 #[test]
+fn a_stored_definition_may_be_older_than_what_clients_are_held_to() {
+    let languages = |tag: &str| format!(r#""fullTextPolicy":{{"defaultLanguage":"{tag}","fullTextPaths":[]}}"#);
+    create(&languages("pt-BR"));
+    refused(&languages("spa-SPA"), "unsupported language spa-SPA");
+    let older = body(&languages("spa-SPA")).to_text();
+    ContainerDefinition::from_stored(older.as_bytes()).unwrap();
+}
+
+#[test]
 fn vector_indexes_can_be_added_and_dropped_but_not_changed_and_come_with_their_embeddings() {
     let embeddings = r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v","dimensions":8}]}"#;
     let indexes = |indexes: &str| format!(r#""indexingPolicy":{{"vectorIndexes":[{indexes}]}}"#);
