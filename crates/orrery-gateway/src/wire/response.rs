@@ -153,8 +153,10 @@ fn steps(meta: &RequestMeta, results: Vec<StepResult>) -> (StatusCode, Bytes) {
 fn encode_failure(meta: &RequestMeta, failure: &Failure) -> Response<Bytes> {
     let error = &failure.error;
     let mut headers = facts::headers(meta, &failure.facts);
-    if error.status().sub != 0 {
-        headers.insert(names::SUBSTATUS, HeaderValue::from(error.status().sub));
+    let Status { code, sub } = error.status();
+    // A bad request that says no more has none; Rust's SDK compares it with its own refusals.
+    if sub != 0 || code != 400 {
+        headers.insert(names::SUBSTATUS, HeaderValue::from(sub));
     }
     if let Some(milliseconds) = error.retry_after_ms() {
         headers.insert(names::RETRY_AFTER_MS, HeaderValue::from(milliseconds));

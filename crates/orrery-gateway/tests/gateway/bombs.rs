@@ -141,7 +141,11 @@ fn bombs() -> Vec<(String, &'static [u16])> {
         ),
         (
             "SELECT VALUE REGEXMATCH(c.text, '((a{1,500}){1,500}){1,500}$') FROM c".into(),
-            &[200],
+            &[400],
+        ),
+        (
+            "SELECT VALUE REGEXMATCH(c.text, '^(?=(a+)+$)(?!b)(a|aa)+$') FROM c".into(),
+            &[400],
         ),
         ("SELECT VALUE REGEXMATCH(c.text, '^(a+)+b$') FROM c".into(), &[200]),
         (

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Server, fail, run, succeed, until};
+use crate::support::{Server, exported, fail, run, succeed, until};
 
 /// Writes the settings `orrery topology generate` gives to a file in the directory.
 pub fn generate(directory: &Path, extra: &[&str]) -> String {
@@ -46,8 +46,7 @@ pub fn import_into(account: &Value, ids: std::ops::Range<usize>) {
 }
 
 pub fn count_at((endpoint, key): (&str, &str)) -> usize {
-    let output = run(&["export", "db", "c", "--endpoint", endpoint, "--key", key]);
-    String::from_utf8(output.stdout).unwrap().lines().count()
+    exported(&["--endpoint", endpoint, "--key", key]).map_or(0, |lines| lines.len())
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::accounts;
 use crate::regions::{endpoint, lines, region};
-use crate::support::{Server, import, orrery, run, sorted, until};
+use crate::support::{Server, exported, import, orrery, run, sorted, until};
 
 const NAMES: &str = "West US,North Europe,Southeast Asia";
 const WEST: &str = "West US";
@@ -40,12 +40,8 @@ fn killed() -> tempfile::TempDir {
 
 /// All items a region serves, without what the server adds; `None` when it does not answer.
 fn served(endpoint: &str) -> Option<Vec<(String, String)>> {
-    let output = run(&["export", "db", "c", "--endpoint", endpoint]);
-    if !output.status.success() {
-        return None;
-    }
-    let text = String::from_utf8(output.stdout).unwrap();
-    let items = sorted(text.lines().map(|line| serde_json::from_str(line).unwrap()));
+    let lines = exported(&["--endpoint", endpoint])?;
+    let items = sorted(lines.iter().map(|line| serde_json::from_str(line).unwrap()));
     let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
     Some(items.iter().map(|item| (text(item, "id"), text(item, "pk"))).collect())
 }

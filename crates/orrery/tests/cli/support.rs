@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Long enough for a busy machine; nothing waits for it to pass.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Longer than an export of a few items takes.
+const BRIEF: Duration = Duration::from_secs(5);
+
 /// The binary without any setting from outside.
 pub fn orrery(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
@@ -41,6 +44,34 @@ pub fn fail(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert!(!output.status.success(), "{arguments:?} succeeded");
     String::from_utf8(output.stderr).unwrap()
+}
+
+/// All lines that a region exports, `None` when it does not give them within some seconds: the command waits much longer for one that
+/// asks for patience.
+pub fn exported(arguments: &[&str]) -> Option<Vec<String>> {
+    let arguments = [&["export", "db", "c"], arguments].concat();
+    let mut command = orrery(&arguments);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).unwrap();
+        text
+    });
+    let deadline = Instant::now() + BRIEF;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let is_whole = child.wait().unwrap().success();
+    let text = reading.join().unwrap();
+    is_whole.then(|| text.lines().map(str::to_owned).collect())
 }
 
 /// A running emulator, killed when the test is over.

@@ -9,7 +9,7 @@ use super::rewrite::{
 use crate::error::{QueryError, Result};
 use crate::functions::AggregateKind;
 use crate::parameters::Parameters;
-use crate::parse::ast::{Collection, Expr, ExprKind, OrderKey, SelectList, Statement, Window};
+use crate::parse::ast::{Collection, Expr, ExprKind, SelectList, Statement, Window};
 use crate::parse::{print, print_expr};
 use crate::plan::calls::COMPOSITION;
 use crate::plan::grouping::{has_aggregate, list_has_aggregate};
@@ -91,14 +91,20 @@ impl Builder<'_> {
         if !self.statement.distinct {
             return;
         }
+        // As the service plans it: of a constant nothing is asked of the client, and only of a single value it is told that equal ones
+        // follow each other.
+        if matches!(&self.statement.list, SelectList::Value(value) if is_literal(value)) {
+            return;
+        }
         self.needed.push(Feature::Distinct);
-        let keys = match &self.statement.order_by {
-            Some(order_by) => order_by.keys.as_slice(),
-            None => &[],
-        };
-        self.info.distinct = match sorts_equal_rows_together(&self.statement.list, keys) {
-            true => Distinct::Ordered,
-            false => Distinct::Unordered,
+        let keys = self
+            .statement
+            .order_by
+            .as_ref()
+            .map(|order_by| order_by.keys.as_slice());
+        self.info.distinct = match (&self.statement.list, keys) {
+            (SelectList::Value(value), Some([key])) if key.expr == *value => Distinct::Ordered,
+            _ => Distinct::Unordered,
         };
     }
 
@@ -299,22 +305,6 @@ impl Builder<'_> {
         // Who cannot count would take the rows for the answer; and counts of ranges that share rows do not add up.
         self.needed.extend([Feature::Distinct, Feature::DCount]);
     }
-}
-
-/// Whether what is selected is what the rows are sorted by first, so that equal rows follow each other: a client then has to
-/// remember one row only, and can go on from a continuation.
-fn sorts_equal_rows_together(list: &SelectList, keys: &[OrderKey]) -> bool {
-    let selected: Vec<&Expr> = match list {
-        SelectList::Star(_) => return false,
-        SelectList::Value(value) => vec![value],
-        SelectList::Items(items) => items.iter().map(|item| &item.expr).collect(),
-    };
-    let Some(leading) = keys.get(..selected.len()) else {
-        return false;
-    };
-    let is_key = |expr: &&Expr| leading.iter().any(|key| key.expr == **expr);
-    let is_selected = |key: &OrderKey| selected.contains(&&key.expr);
-    selected.iter().all(is_key) && leading.iter().all(is_selected)
 }
 
 fn composition() -> QueryError {
