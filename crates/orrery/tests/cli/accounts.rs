@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Server, exported, fail, run, succeed, until};
+use crate::support::{Server, exported, fail, succeed, until};
 
 /// Writes the settings `orrery topology generate` gives to a file in the directory.
 pub fn generate(directory: &Path, extra: &[&str]) -> String {
