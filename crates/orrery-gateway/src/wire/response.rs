@@ -50,10 +50,7 @@ pub fn refuse(activity_id: ActivityId, error: Error) -> Response<Bytes> {
 
 /// Tells how long an answer took to make, in milliseconds.
 pub fn insert_duration(headers: &mut HeaderMap, took: Duration) {
-    let milliseconds = format!("{:.3}", took.as_secs_f64() * 1000.0);
-    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(milliseconds)) {
-        headers.insert(names::REQUEST_DURATION, value);
-    }
+    headers.insert(names::REQUEST_DURATION, values::milliseconds(took));
 }
 
 /// The answer to `GET /`.

@@ -1,5 +1,7 @@
 //! Header values of one answer, written one after the other into one piece of memory that they share.
 
+use std::time::Duration;
+
 use bytes::{BufMut, BytesMut};
 use http::HeaderValue;
 use orrery_model::{Charge, Timestamp};
@@ -45,6 +47,17 @@ impl Values {
             }
         })
     }
+}
+
+/// Milliseconds to the microsecond, as of `12.345`.
+pub(super) fn milliseconds(time: Duration) -> HeaderValue {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let digit = |unit: u64| b'0' + (micros / unit % 10) as u8;
+    // One piece of memory, as small as it may be: this value comes when all others have been written.
+    Values(BytesMut::with_capacity(8)).text(|out| {
+        put_number(out, micros / 1000);
+        out.put_slice(&[b'.', digit(100), digit(10), digit(1)]);
+    })
 }
 
 /// Decimal digits, without the formatting machinery: every answer has half a dozen numbers.
@@ -149,6 +162,8 @@ mod tests {
         let all = [
             (values.number(0), "0"),
             (values.number(u64::MAX), "18446744073709551615"),
+            (milliseconds(Duration::from_micros(12_345)), "12.345"),
+            (milliseconds(Duration::from_nanos(70_999)), "0.070"),
             (values.charge(Charge::hundredths(700)), "7"),
             (values.charge(Charge::hundredths(571)), "5.71"),
             (values.charge(Charge::hundredths(550)), "5.5"),
