@@ -32,7 +32,7 @@ def read_permission(database, container, **more):
 
 def test_permission_create_read_delete(database, container):
     user, permission = read_permission(database, container)
-    assert permission.permission_mode == "Read"
+    assert permission.permission_mode == "read"
     assert permission.resource_link.strip("/") == container.container_link
     assert permission.properties["_token"].startswith("type=resource&ver=1")
     assert user.get_permission(permission.id).properties["_token"].startswith("type=resource&ver=1")
