@@ -91,9 +91,10 @@ impl Builder<'_> {
         if !self.statement.distinct {
             return;
         }
-        // As the service plans it: of a constant nothing is asked of the client, and only of a single value it is told that equal ones
-        // follow each other.
-        if matches!(&self.statement.list, SelectList::Value(value) if is_literal(value)) {
+        // As the service plans it: without items a constant is one row, and only of a single value the client is told that equal ones follow
+        // each other.
+        let is_constant = matches!(&self.statement.list, SelectList::Value(value) if is_literal(value));
+        if is_constant && self.statement.from.is_none() {
             return;
         }
         self.needed.push(Feature::Distinct);
