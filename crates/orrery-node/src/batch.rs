@@ -53,7 +53,10 @@ async fn transaction(
     let mut steps = Vec::with_capacity(n_steps);
     for (index, step) in operation.steps.into_iter().enumerate() {
         match prepare(container, Some(&key), demand(step)) {
-            Ok(step) => steps.push(step),
+            Ok(step) => {
+                check_scope_of_rename(principal, container, &step)?;
+                steps.push(step);
+            }
             Err(error) => return Ok(not_executed(n_steps, index, error)),
         }
     }

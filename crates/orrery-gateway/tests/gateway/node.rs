@@ -208,6 +208,11 @@ fn nested(n_levels: usize) -> Value {
 }
 
 async fn batch(server: &Server, operations: &Value) -> Answer {
+    send(server.address, batch_of(operations)).await
+}
+
+/// A transaction under the key `a`.
+fn batch_of(operations: &Value) -> Request<Full<Bytes>> {
     let mut request = signed(
         "POST",
         &format!("/{CONTAINER}/docs"),
@@ -219,7 +224,7 @@ async fn batch(server: &Server, operations: &Value) -> Answer {
     headers.insert("x-ms-cosmos-is-batch-request", "True".parse().unwrap());
     headers.insert("x-ms-cosmos-batch-atomic", "True".parse().unwrap());
     headers.insert("x-ms-documentdb-partitionkey", r#"["a"]"#.parse().unwrap());
-    send(server.address, request).await
+    request
 }
 
 #[tokio::test]
@@ -446,6 +451,14 @@ async fn a_token_for_an_item_does_everything_with_it_and_nothing_with_others() {
         assert_eq!(status(about("PATCH", "1", patch)).await, 200, "{name}");
         let renamed = r#"{"id":"2","pk":"a"}"#;
         assert_eq!(status(about("PUT", "1", renamed)).await, 403, "{name}: another id");
+        let replace =
+            |id: &str| json!([{"operationType": "Replace", "id": "1", "resourceBody": {"id": id, "pk": "a", "n": 8}}]);
+        assert_eq!(status(batch_of(&replace("1"))).await, 200, "{name}");
+        assert_eq!(
+            status(batch_of(&replace("2"))).await,
+            403,
+            "{name}: another id in a transaction"
+        );
         for (verb, body) in [
             ("GET", ""),
             ("PUT", r#"{"id":"other","pk":"a"}"#),
