@@ -52,6 +52,11 @@ impl Charge {
         Charge(228 + 4 * (bytes_read as u64 / 1024) + n_items_read + 2 * n_rows as u64 + n_steps / 256)
     }
 
+    /// The same for a read that asks two copies instead of one.
+    pub fn of_two_copies(self) -> Charge {
+        Charge(self.0 * 2)
+    }
+
     /// Reading or changing a database, container or other metadata.
     pub fn metadata(write: bool) -> Charge {
         Charge(if write { 495 } else { 100 })

@@ -100,14 +100,13 @@ async fn read_page(
             Ok(collected)
         })
         .await?;
-        partition
-            .throttle
-            .pay(Charge::page(collected.bytes, collected.entries.len()));
+        facts.charge = node.charge_of_read(options, Charge::page(collected.bytes, collected.entries.len()));
+        partition.throttle.pay(facts.charge);
         if collected.full {
             break;
         }
     }
-    facts.charge = Charge::page(collected.bytes, collected.entries.len());
+    facts.charge = node.charge_of_read(options, Charge::page(collected.bytes, collected.entries.len()));
     let continuation = collected
         .full
         .then_some(collected.last)

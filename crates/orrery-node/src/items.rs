@@ -238,13 +238,15 @@ impl<'a> Read<'a> {
         let found = found.filter(|item| !is_expired(&container.definition, item, node.now()));
         let item_lsn = found.as_ref().map(|item| item.lsn);
         facts.partition = Some(partition.facts(item_lsn.unwrap_or(Lsn::ZERO), item_lsn));
+        facts.charge = node.charge_of_read(self.options, Charge::read_nothing());
         let found = found.ok_or_else(not_found)?;
-        facts.charge = Charge::read(found.body.len());
+        let for_nothing = facts.charge;
+        facts.charge = node.charge_of_read(self.options, Charge::read(found.body.len()));
         partition.throttle.pay(facts.charge);
         let etag = found.etag.quoted();
         match self.precondition {
             Precondition::IfNoneMatch(_) if !self.precondition.holds(Some(&found.etag)) => {
-                facts.charge = Charge::read_nothing();
+                facts.charge = for_nothing;
                 Ok(Outcome::NotModified { etag })
             }
             Precondition::IfMatch(_) if !self.precondition.holds(Some(&found.etag)) => Err(precondition_failed()),

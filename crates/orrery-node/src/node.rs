@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use orrery_model::log::{Operation as LogOperation, Transaction};
-use orrery_model::{Epoch, Error, LogId, Lsn, Result, Status, Timestamp};
+use orrery_model::{Charge, Epoch, Error, LogId, Lsn, Result, Status, Timestamp};
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::project::Projector;
@@ -391,6 +391,17 @@ impl Node {
         };
         let asks = options.consistency.is_none_or(|level| level >= least);
         self.duty.promise == Promise::Everywhere && asks
+    }
+
+    /// What a read costs that would cost `charge` of one copy: one that is to show what others have written asks two in the service.
+    pub(crate) fn charge_of_read(&self, options: &Options, charge: Charge) -> Charge {
+        let asks_two = options
+            .consistency
+            .is_none_or(|level| level >= Consistency::BoundedStaleness);
+        match self.duty.promise {
+            Promise::Within(_) | Promise::Everywhere if asks_two => charge.of_two_copies(),
+            _ => charge,
+        }
     }
 
     /// Is this a read of an account that promises more, and which asks only not to be shown what is too old? Regions that writes are

@@ -59,7 +59,7 @@ pub async fn read(
     };
     let result = read_or_wait(node, options, &request, &mut facts).await;
     // What was paid in every part that was looked at, and something for a question that reached none.
-    facts.charge = facts.charge.max(Charge::page(0, 0));
+    facts.charge = facts.charge.max(node.charge_of_read(options, Charge::page(0, 0)));
     finish(result, facts)
 }
 
@@ -261,6 +261,7 @@ impl Reader<'_> {
             }
         };
         let charge = Charge::page(scanned.n_bytes, scanned.changes.len());
+        let charge = self.node.charge_of_read(self.options, charge);
         partition.throttle.pay(charge);
         facts.charge += charge;
         facts.partition = Some(partition.facts(Lsn::ZERO, None));

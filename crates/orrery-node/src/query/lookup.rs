@@ -71,7 +71,8 @@ pub async fn rows(
     let found = found.filter(|item| !is_expired(&container.definition, item, node.now()));
     let rows: Vec<Bytes> = found.iter().map(|item| item.body.clone()).collect();
     let n_bytes = rows.iter().map(Bytes::len).sum();
-    facts.charge = Charge::query(n_bytes, rows.len() as u64, rows.len(), 0);
+    let charge = Charge::query(n_bytes, rows.len() as u64, rows.len(), 0);
+    facts.charge = node.charge_of_read(options, charge);
     partition.throttle.pay(facts.charge);
     facts.query_metrics = Some(QueryMetrics {
         n_items_read: rows.len() as u64,

@@ -114,7 +114,7 @@ pub async fn items(
     authorize::scope(principal, &container.rid, request.target.partition_key.as_ref(), None)?;
     let mut facts = Facts {
         container: Some(Arc::clone(&container.facts)),
-        charge: Charge::page(0, 0),
+        charge: node.charge_of_read(options, Charge::page(0, 0)),
         ..Facts::default()
     };
     let mut result = page_of_items(node, options, &container, &request, &mut facts).await;
@@ -207,12 +207,12 @@ async fn page_of_items(
     let keyed = target.partition_key.is_some().then_some(&range);
     let asked = token::fingerprint(&container.rid, keyed, query);
     let done = page_by_plan(node, container, request, range, asked, prepared, parts).await?;
-    facts.charge = done.charge;
+    facts.charge = node.charge_of_read(options, done.charge);
     facts.query_metrics = diagnostics.metrics.then_some(QueryMetrics {
         prepare: prepare_time,
         ..done.metrics
     });
-    let share = Charge::hundredths(done.charge.as_hundredths() / partitions.len().max(1) as u64);
+    let share = Charge::hundredths(facts.charge.as_hundredths() / partitions.len().max(1) as u64);
     for partition in partitions {
         partition.throttle.pay(share);
     }

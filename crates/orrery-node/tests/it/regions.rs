@@ -21,6 +21,7 @@ const ASIA: &str = "Southeast Asia";
 
 mod bounds;
 mod catalogue;
+mod charges;
 mod controls;
 mod cut;
 mod death;

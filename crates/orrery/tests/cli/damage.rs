@@ -16,6 +16,7 @@ use crate::support::{Server, exported, import, orrery, run, sorted, until};
 const NAMES: &str = "West US,North Europe,Southeast Asia";
 const WEST: &str = "West US";
 const NORTH: &str = "North Europe";
+const ASIA: &str = "Southeast Asia";
 const N_ITEMS: usize = 300;
 
 /// A data directory with an account of three regions and some items in all of them, as a server leaves it that was told to stop.
@@ -257,6 +258,53 @@ fn a_write_region_that_meets_damage_at_work_stops_and_nothing_is_lost_when_anoth
     assert!(until(|| state(&server, WEST) == ("online".to_owned(), Value::Null)));
     wait_for_all(&server, N_ITEMS + 20);
     assert_eq!(set_aside(directory.path(), "westus"), 1);
+}
+
+#[test]
+fn an_account_that_may_fail_over_by_itself_does_so_from_a_damaged_write_region() {
+    let directory = tempfile::tempdir().unwrap();
+    let names: Vec<String> = NAMES.split(',').map(|name| format!("{name:?}")).collect();
+    let settings = format!(
+        "[[accounts]]\nid = \"managed\"\nregions = [{}]\nfailover-after-ms = 500\n",
+        names.join(", ")
+    );
+    let (config, data) = (directory.path().join("orrery.toml"), directory.path().join("data"));
+    fs::write(&config, settings).unwrap();
+    let (config, data_dir) = (config.to_str().unwrap(), data.to_str().unwrap());
+    let arguments = ["emulator", "--port", "0", "--config", config, "--data-dir", data_dir];
+    let server = Server::spawn(&arguments);
+    import(&server, &lines(0..N_ITEMS));
+    wait_for_all(&server, N_ITEMS);
+    assert!(server.terminate().0.success());
+
+    // At the start: the log cannot be read from its beginning.
+    let log = files(&data, "westus");
+    let log = log
+        .iter()
+        .find(|file| file.extension().is_some_and(|suffix| suffix == "log"));
+    flip(log.unwrap(), 60);
+    let server = Server::spawn(&arguments);
+    let writer = |server: &Server| region(server, &["list"])["regions"][0]["name"].clone();
+    assert!(until(|| writer(&server) == NORTH), "{}", region(&server, &["list"]));
+    import(&server, &lines(N_ITEMS..N_ITEMS + 10));
+    assert!(until(|| state(&server, WEST) == ("online".to_owned(), Value::Null)));
+    wait_for_all(&server, N_ITEMS + 10);
+    assert_eq!(set_aside(&data, "westus"), 1);
+    assert!(server.terminate().0.success());
+
+    // And at work, from the one that has taken over and has read nothing yet.
+    let server = Server::spawn(&arguments);
+    assert_eq!(writer(&server), NORTH);
+    damage_tables(&data, "northeurope");
+    let is_taken_over = until(|| {
+        served(endpoint(&server, NORTH));
+        writer(&server) == ASIA
+    });
+    assert!(is_taken_over, "{}", region(&server, &["list"]));
+    import(&server, &lines(N_ITEMS + 10..N_ITEMS + 20));
+    assert!(until(|| state(&server, NORTH) == ("online".to_owned(), Value::Null)));
+    wait_for_all(&server, N_ITEMS + 20);
+    assert_eq!(set_aside(&data, "northeurope"), 1);
 }
 
 #[test]
