@@ -274,6 +274,8 @@ struct From<'a> {
     /// The same items as text, if that is how they are given.
     texts: Option<&'a [Bytes]>,
     at: usize,
+    /// Where the next page goes on, once this one only looks at items.
+    goes_on_at: Option<usize>,
 }
 
 impl Cursor for From<'_> {
@@ -288,6 +290,10 @@ impl Cursor for From<'_> {
         });
         self.at += 1;
         Ok(item)
+    }
+
+    fn look_ahead(&mut self) {
+        self.goes_on_at = Some(self.at);
     }
 }
 
@@ -308,12 +314,17 @@ fn all_pages(
             items,
             texts,
             at: if plan.is_streaming() { at } else { 0 },
+            goes_on_at: None,
         };
         let page = run(plan, &mut cursor, &context(), limits, resume.as_ref(), &mut Unlimited)?;
         let text = |row: Row| String::from_utf8(row.into_text().to_vec()).expect("rows are text");
         rows.extend(page.rows.into_iter().map(text));
         let Some(next) = page.resume else { return Ok(rows) };
-        at = if next.repeats_item() { cursor.at - 1 } else { cursor.at };
+        at = match cursor.goes_on_at {
+            Some(at) => at,
+            None if next.repeats_item() => cursor.at - 1,
+            None => cursor.at,
+        };
         resume = Resume::from_json(&next.to_json());
         assert_eq!(resume.as_ref(), Some(&next), "a resume survives its JSON form");
     }

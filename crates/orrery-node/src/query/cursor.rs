@@ -72,6 +72,7 @@ pub struct ItemCursor<'a> {
     chunk: usize,
     current: Bytes,
     last: Option<Bytes>,
+    looks_ahead: bool,
     pub bytes_read: usize,
 }
 
@@ -110,11 +111,12 @@ impl<'a> ItemCursor<'a> {
             chunk: CHUNK_FIRST,
             current: Bytes::new(),
             last: None,
+            looks_ahead: false,
             bytes_read: 0,
         }
     }
 
-    /// The item yielded last.
+    /// The item yielded last, apart from those that were only looked at.
     pub fn last(&self) -> Option<Continuation> {
         let (epk, number) = keys::read_item(self.form, self.last.as_ref()?)?;
         Some(Continuation { epk, number })
@@ -204,12 +206,18 @@ impl Cursor for ItemCursor<'_> {
             self.bytes_read += item.body.len();
             let malformed = || Error::new(Status::INTERNAL, "a stored item is malformed");
             let (_, number) = keys::read_item(self.form, &key).ok_or_else(malformed)?;
-            self.last = Some(key);
+            if !self.looks_ahead {
+                self.last = Some(key);
+            }
             self.current = item.body;
             return Ok(Some(Item {
                 content: Content::Text(&self.current),
                 rank: number,
             }));
         }
+    }
+
+    fn look_ahead(&mut self) {
+        self.looks_ahead = true;
     }
 }

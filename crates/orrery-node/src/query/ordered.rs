@@ -49,4 +49,7 @@ impl Cursor for OrderedCursor<'_> {
             rank: item.number,
         }))
     }
+
+    // The next page goes on after its last row, wherever this one has looked.
+    fn look_ahead(&mut self) {}
 }

@@ -293,3 +293,35 @@ async fn pieces_of_groups_add_up_whenever_partitions_are_split() {
         assert_eq!(counts["k0"], 3);
     }
 }
+
+#[tokio::test]
+async fn a_full_page_says_that_it_is_the_last_when_no_item_comes_after_it() {
+    let world = World::new().await;
+    world.with_container("").await;
+    for n in 0..6 {
+        let body = format!(r#"{{"id":"{n}","pk":"k{}","n":{n},"tags":[1,2]}}"#, n % 2);
+        world.create(&format!("k{}", n % 2), &body).await.unwrap();
+    }
+    for (sql, n_rows, sizes) in [
+        ("SELECT * FROM c", 3, vec![3, 3]),
+        ("SELECT * FROM c", 6, vec![6]),
+        ("SELECT * FROM c WHERE c.n < 4", 2, vec![2, 2]),
+        ("SELECT * FROM c WHERE c.n % 2 = 0", 3, vec![3]),
+        ("SELECT c.id, t FROM c JOIN t IN c.tags", 4, vec![4, 4, 4]),
+        ("SELECT c.id, t FROM c JOIN t IN c.tags WHERE t = 1", 3, vec![3, 3]),
+        ("SELECT * FROM c ORDER BY c.n", 3, vec![3, 3]),
+        ("SELECT * FROM c OFFSET 2 LIMIT 4", 2, vec![2, 2]),
+    ] {
+        let mut found = Vec::new();
+        let mut continuation = None;
+        loop {
+            let feed = world.query_page(sql, n_rows, continuation).await.unwrap();
+            found.push(feed.entries.len());
+            continuation = feed.continuation;
+            if continuation.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, sizes, "{sql}");
+    }
+}

@@ -154,6 +154,7 @@ struct KeyCursor<'a> {
     keys: VecDeque<Bytes>,
     current: Option<Value>,
     last: Option<Bytes>,
+    looks_ahead: bool,
 }
 
 impl Cursor for KeyCursor<'_> {
@@ -163,11 +164,17 @@ impl Cursor for KeyCursor<'_> {
         };
         let item = StoredItem::decode(&self.bench.view.0[&key]).unwrap();
         let (_, number) = keys::read_item(self.bench.form(), &key).unwrap();
-        self.last = Some(key);
+        if !self.looks_ahead {
+            self.last = Some(key);
+        }
         Ok(Some(Item {
             content: Content::Value(self.current.insert(json::parse_value(&item.body).unwrap())),
             rank: number,
         }))
+    }
+
+    fn look_ahead(&mut self) {
+        self.looks_ahead = true;
     }
 }
 
@@ -186,6 +193,8 @@ impl Cursor for OrderedCursor<'_> {
             rank: item.number,
         }))
     }
+
+    fn look_ahead(&mut self) {}
 }
 
 fn values(rows: Vec<Row>) -> Vec<Value> {
@@ -314,6 +323,7 @@ impl Paging<'_> {
             keys: keys.into(),
             current: None,
             last: at.last.clone(),
+            looks_ahead: false,
         };
         let resume = Some(&at.resume);
         let page = run(

@@ -134,13 +134,6 @@ pub(crate) struct Grouping {
 }
 
 impl Block {
-    /// Whether every item has at most one row.
-    pub fn is_one_to_one(&self) -> bool {
-        self.sources
-            .iter()
-            .all(|source| !source.iterate && matches!(source.collection, Collection::Value(_)))
-    }
-
     /// Whether it has a row whatever passes its filter: it aggregates without keys.
     pub fn has_row_anyway(&self) -> bool {
         self.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty())

@@ -24,6 +24,9 @@ pub enum Content<'c> {
 /// Yields items one after the other; each is looked at before the next is asked for.
 pub trait Cursor {
     fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>>;
+
+    /// What is yielded from here on is only looked at: the next page goes on as if it had not been.
+    fn look_ahead(&mut self);
 }
 
 /// The items of a list.
@@ -47,6 +50,9 @@ impl Cursor for ListCursor<'_> {
             rank: index as u64,
         }))
     }
+
+    // Whoever goes on with a list says where.
+    fn look_ahead(&mut self) {}
 }
 
 /// The rows of an inner query as items of the outer one.
@@ -70,6 +76,8 @@ impl Cursor for OwnedList {
             rank: self.at as u64,
         }))
     }
+
+    fn look_ahead(&mut self) {}
 }
 
 /// The single, empty item of a query without FROM.
@@ -86,4 +94,6 @@ impl Cursor for Nothing {
             rank: 0,
         }))
     }
+
+    fn look_ahead(&mut self) {}
 }

@@ -1,4 +1,7 @@
 //! Plans whose rows come out as the items go in.
+//!
+//! A full page looks a little further, so that the last one says that it is the last. Where none of the next items has a row it does
+//! not go through all the others, and the page after it may be empty.
 
 use std::ops::ControlFlow;
 
@@ -13,6 +16,9 @@ use super::{PageLimits, Resume};
 use crate::error::{QueryError, Result};
 use crate::plan::{Expr, Plan};
 use crate::values::is_finite;
+
+/// Items that a full page looks at to find out whether there is another row.
+const LOOK_AHEAD_ITEMS: usize = 32;
 
 /// A page being filled.
 struct Filling<'p, 'm> {
@@ -31,7 +37,8 @@ struct Filling<'p, 'm> {
 
 /// Why filling stopped in the middle of an item.
 enum Outcome {
-    Full,
+    /// A row was met that belongs to the next page.
+    More,
     LimitReached,
 }
 
@@ -60,28 +67,52 @@ pub(super) fn page(
         let pace = evaluator.meter.item()?;
         let item = Ready::new(plan, item)?;
         filling.row_of_item = 0;
-        match filling.item(evaluator, &item)? {
+        let outcome = match filling.item(evaluator, &item) {
+            // What goes wrong after the last row is for the next page to tell.
+            Err(_) if filling.full() => Some(Outcome::More),
+            outcome => outcome?,
+        };
+        match outcome {
             Some(Outcome::LimitReached) => return Ok((filling.rows, None)),
-            Some(Outcome::Full) => {
-                // An item that has one row at most is done; any other may have more rows.
-                filling.resume.rows_of_item = if plan.block.is_one_to_one() {
-                    0
-                } else {
-                    filling.row_of_item
-                };
+            Some(Outcome::More) => {
+                filling.resume.rows_of_item = filling.row_of_item;
                 return Ok((filling.rows, Some(filling.resume)));
             }
             None => filling.already_done = 0,
         }
         filling.resume.rows_of_item = 0;
-        if pace == Pace::Pause || filling.full() {
+        if pace == Pace::Pause {
             return Ok((filling.rows, Some(filling.resume)));
+        }
+        if filling.full() {
+            let may_have_more = filling.may_have_more(cursor, evaluator);
+            return Ok((filling.rows, may_have_more.then_some(filling.resume)));
         }
     }
     Ok((filling.rows, None))
 }
 
 impl Filling<'_, '_> {
+    /// Whether items after a full page have another row, or might.
+    fn may_have_more(&mut self, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> bool {
+        cursor.look_ahead();
+        for _ in 0..LOOK_AHEAD_ITEMS {
+            let item = match cursor.next() {
+                Ok(Some(item)) => item,
+                Ok(None) => return false,
+                Err(_) => return true,
+            };
+            let (Ok(Pace::GoOn), Ok(item)) = (evaluator.meter.item(), Ready::new(self.plan, item)) else {
+                return true;
+            };
+            self.row_of_item = 0;
+            if !matches!(self.item(evaluator, &item), Ok(None)) {
+                return true;
+            }
+        }
+        true
+    }
+
     fn item(&mut self, evaluator: &Evaluator<'_>, item: &Ready<'_>) -> Result<Option<Outcome>> {
         let mut outcome = None;
         let plan = self.plan;
@@ -108,6 +139,10 @@ impl Filling<'_, '_> {
         outcome: &mut Option<Outcome>,
         row: impl FnOnce() -> Result<Row>,
     ) -> Result<Flow> {
+        if self.full() {
+            *outcome = Some(Outcome::More);
+            return Ok(ControlFlow::Break(()));
+        }
         self.row_of_item += 1;
         if self.row_of_item <= self.already_done {
             return Ok(Flow::Continue(()));
@@ -126,14 +161,11 @@ impl Filling<'_, '_> {
         self.bytes += row.size_bytes();
         self.rows.push(row);
         self.resume.emitted += 1;
-        *outcome = if self.limit_reached() {
-            Some(Outcome::LimitReached)
-        } else if self.full() {
-            Some(Outcome::Full)
-        } else {
-            return Ok(Flow::Continue(()));
-        };
-        Ok(ControlFlow::Break(()))
+        if self.limit_reached() {
+            *outcome = Some(Outcome::LimitReached);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(Flow::Continue(()))
     }
 
     fn limit_reached(&self) -> bool {

@@ -374,7 +374,7 @@ fn pages_of_a_list_follow_each_other() {
         ("SELECT VALUE c.n FROM c", "[0,1][2,3][4]"),
         (
             "SELECT VALUE c.n * 10 + a FROM c JOIN a IN c.list WHERE c.n < 2",
-            "[1,2][11,12][]",
+            "[1,2][11,12]",
         ),
         ("SELECT VALUE c.n FROM c ORDER BY c.n DESC", "[4,3][2,1][0]"),
         ("SELECT DISTINCT VALUE c.n % 3 FROM c", "[0,1][2]"),
@@ -447,4 +447,21 @@ fn long_work_within_one_expression_is_counted() {
         run_limited(&sql, &items, PageLimits::unlimited(), &mut budget).unwrap();
         assert!(budget.work_seen > 1_000_000, "{}: {}", &sql[..60], budget.work_seen);
     }
+}
+
+#[test]
+fn what_goes_wrong_after_a_full_page_is_told_by_the_next_one() {
+    let items = items(4);
+    let plan = planned("SELECT VALUE c.n FROM c WHERE c.n < 2 OR udf.missing(c)");
+    let limits = PageLimits {
+        rows_max: 2,
+        ..PageLimits::unlimited()
+    };
+    let ask = |items: &[Value], resume: Option<&Resume>| {
+        let mut cursor = ListCursor::new(items);
+        run(&plan, &mut cursor, &Context::default(), limits, resume, &mut Unlimited)
+    };
+    let page = ask(&items, None).unwrap();
+    assert_eq!(page.rows.len(), 2);
+    ask(&items[2..], Some(&page.resume.unwrap())).unwrap_err();
 }
