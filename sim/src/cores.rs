@@ -12,6 +12,7 @@ use orrery_model::{
     ContainerDefinition, Epk, EpkRange, Epoch, IndexingDirective, LogId, PartitionId, PartitionKey, Position,
     ResourceId, Timestamp, json,
 };
+use orrery_partition::IndexedDefinition;
 use orrery_partition::command::{Action, Command, Step, Target};
 use orrery_partition::decide::{Context, decide};
 use orrery_partition::draft::{Identity, ItemDraft};
@@ -325,7 +326,7 @@ impl Core {
         let identity = Identity::new(ResourceId::container(&ResourceId::database(1), 1));
         let mut overlay = Overlay::new(snapshot);
         let (mut position, mut staged, mut refused) = (snapshot.position(), Vec::new(), 0);
-        let mut definition = self.definition.clone();
+        let mut definition = IndexedDefinition::new(self.definition.clone());
         for command in commands {
             let context = Context {
                 now,
@@ -347,7 +348,7 @@ impl Core {
             overlay.apply(writes.iter().cloned());
             position = transaction.position();
             if let Command::Define { definition: stored, .. } = command {
-                definition = ContainerDefinition::from_stored(stored).expect("a definition that was made here");
+                definition = IndexedDefinition::from_stored(stored).expect("a definition that was made here");
             }
             staged.push(Staged { transaction, writes });
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use hashbrown::{HashMap, HashSet};
 use orrery_model::log::{Opened, Operation as LogOperation};
 use orrery_model::{Epoch, Error, LogId, ResourceId, Result, Status};
+use orrery_partition::IndexedDefinition;
 use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Role, StorageError};
@@ -110,7 +111,7 @@ impl Node {
             partition: range.partition,
             identity: container.identity.clone(),
             log,
-            definition: Arc::clone(&container.definition),
+            definition: IndexedDefinition::new((*container.definition).clone()),
             cache: Arc::clone(&self.cache),
             clock: Arc::clone(&self.clock),
             expiring: Arc::clone(&self.expiring),

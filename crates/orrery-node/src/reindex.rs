@@ -78,7 +78,7 @@ async fn round(node: &Arc<Node>) -> Round {
                 }
                 continue;
             };
-            if let Err(error) = apply(&partition).await {
+            if let Err(error) = apply(&partition, &container).await {
                 tracing::debug!(%error, "indexing stopped; it is tried again");
                 outcome = Round::Unfinished;
             }
@@ -87,8 +87,14 @@ async fn round(node: &Arc<Node>) -> Round {
     outcome
 }
 
-async fn apply(partition: &Partition) -> Result<()> {
-    while !state(partition)?.is_none_or(|state| state.index.is_ready() || !state.children.is_empty()) {
+async fn apply(partition: &Partition, container: &ContainerEntry) -> Result<()> {
+    let policy = container.definition.index_rules().fingerprint();
+    // Entries may also have been made by an earlier version, which called its policy by another name.
+    let is_as_asked = |state: &PartitionState| {
+        let knows_policy = state.definition_version == container.definition_version;
+        state.index.is_ready() && (state.index_policy == policy || !knows_policy)
+    };
+    while !state(partition)?.is_none_or(|state| is_as_asked(&state) || !state.children.is_empty()) {
         partition
             .command(Command::Reindex {
                 n_items_max: STEP_ITEMS,

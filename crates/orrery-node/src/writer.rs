@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{ContainerDefinition, Error, LogId, Lsn, PartitionId, Position, Result, Status, Timestamp};
+use orrery_model::{Error, LogId, Lsn, PartitionId, Position, Result, Status, Timestamp};
+use orrery_partition::IndexedDefinition;
 use orrery_partition::command::{Command, Decision};
 use orrery_partition::decide::{self, Context, unreadable};
 use orrery_partition::draft::Identity;
@@ -42,7 +43,7 @@ pub struct Writer {
     pub log: Arc<dyn Log>,
     pub duty: LogDuty,
     pub tasks: Tasks,
-    pub definition: Arc<ContainerDefinition>,
+    pub definition: IndexedDefinition,
     pub cache: Arc<Caches>,
     pub clock: Arc<dyn Clock>,
     /// Told when something was written that ends soon.
@@ -175,7 +176,7 @@ impl Writer {
     fn follow_definition(&mut self, transaction: &Transaction) -> Result<()> {
         for operation in &transaction.operations {
             if let Operation::Defined { definition, .. } = operation {
-                self.definition = Arc::new(ContainerDefinition::from_stored(definition)?);
+                self.definition = IndexedDefinition::from_stored(definition)?;
             }
         }
         Ok(())
@@ -247,9 +248,9 @@ impl Writer {
             .snapshot()
             .and_then(|snapshot| snapshot.get(&keys::definition()));
         if let Ok(Some(stored)) = stored
-            && let Ok(definition) = ContainerDefinition::from_stored(&stored)
+            && let Ok(definition) = IndexedDefinition::from_stored(&stored)
         {
-            self.definition = Arc::new(definition);
+            self.definition = definition;
         }
     }
 

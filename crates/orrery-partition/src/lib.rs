@@ -9,6 +9,7 @@
 
 pub mod command;
 pub mod decide;
+mod definition;
 pub mod draft;
 pub mod expiry;
 pub mod history;
@@ -21,6 +22,8 @@ pub mod reshard;
 pub mod state;
 pub mod storage;
 pub mod stored;
+
+pub use definition::IndexedDefinition;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,9 @@ use orrery_model::id::ChainHash;
 use orrery_model::json::{self, Value};
 use orrery_model::log::{DeleteItem, Opened, Operation, PutItem, Transaction};
 use orrery_model::{ContainerDefinition, Epk, Lsn, Timestamp};
+use orrery_query::index::Indexing;
 
+use crate::definition::IndexedDefinition;
 use crate::expiry::own_expiry;
 use crate::history::{self, Moment};
 use crate::index;
@@ -20,7 +22,7 @@ use crate::stored::StoredItem;
 
 /// The changes a whole transaction makes to the view it meets.
 pub fn project(
-    definition: Option<&ContainerDefinition>,
+    definition: Option<&IndexedDefinition>,
     before: &dyn View,
     transaction: &Transaction,
 ) -> Result<Vec<ViewWrite>> {
@@ -56,19 +58,19 @@ pub fn visible(
     at: Timestamp,
     first_index: usize,
 ) -> Result<Vec<ViewWrite>> {
-    Projection::new(definition, before, lsn, at, false)?.run(operations, first_index)
+    Projection::new(definition, None, before, lsn, at)?.run(operations, first_index)
 }
 
 /// The changes of operations that stand from `first_index` on in the transaction `lsn`.
 pub fn operations(
-    definition: &ContainerDefinition,
+    definition: &IndexedDefinition,
     before: &dyn View,
     operations: &[Operation],
     lsn: Lsn,
     at: Timestamp,
     first_index: usize,
 ) -> Result<Vec<ViewWrite>> {
-    Projection::new(definition, before, lsn, at, true)?.run(operations, first_index)
+    Projection::new(definition, Some(definition.indexing()), before, lsn, at)?.run(operations, first_index)
 }
 
 /// The least version of session tokens in an epoch. Epochs start at ever higher multiples of 2^32, so a restored view,
@@ -86,30 +88,31 @@ fn record(operation: &Operation) -> Option<ViewWrite> {
 
 struct Projection<'a> {
     definition: &'a ContainerDefinition,
+    /// `None`: the index is left as it is.
+    indexing: Option<&'a Indexing>,
     form: EpkForm,
     view: Overlay<'a>,
     state: Option<PartitionState>,
     lsn: Lsn,
     at: Timestamp,
-    with_index: bool,
 }
 
 impl<'a> Projection<'a> {
     fn new(
         definition: &'a ContainerDefinition,
+        indexing: Option<&'a Indexing>,
         before: &'a dyn View,
         lsn: Lsn,
         at: Timestamp,
-        with_index: bool,
     ) -> Result<Projection<'a>> {
         Ok(Projection {
             definition,
+            indexing,
             form: EpkForm::of(definition.partition_key()),
             view: Overlay::new(before),
             state: PartitionState::load(before)?,
             lsn,
             at,
-            with_index,
         })
     }
 
@@ -199,24 +202,25 @@ impl<'a> Projection<'a> {
 
     /// One step towards the index that the definition asks for.
     fn reindex(&mut self, n_items_max: usize) -> Result<()> {
-        let progress = self.state()?.index.clone();
-        let rules = self.definition.index_rules();
-        let (writes, progress) = index::step(rules, &self.view, self.form, &progress, n_items_max)?;
-        self.view.apply(writes);
-        let policy = self.definition.index_rules().fingerprint();
+        let Some(indexing) = self.indexing else { return Ok(()) };
+        let policy = indexing.rules().fingerprint();
         let state = self.state()?;
-        state.index = progress;
-        // Entries of an earlier format may have been made under the same policy by another name.
-        state.index_policy = policy;
+        // Entries of an earlier version may have been made under the same policy by another name.
+        state.follow_index_policy(policy);
+        let progress = state.index.clone();
+        let (writes, progress) = index::step(indexing, &self.view, self.form, &progress, n_items_max)?;
+        self.view.apply(writes);
+        self.state()?.index = progress;
         Ok(())
     }
 
     /// Brings the index from one version of an item to the next.
     fn index(&mut self, epk: &Epk, number: u64, before: Option<&StoredItem>, after: Option<&StoredItem>) -> Result<()> {
         let key = keys::item(self.form, epk, number);
-        if self.with_index && self.state()?.index.covers(&key) {
-            let rules = self.definition.index_rules();
-            let writes = index::changes(rules, &self.view, self.form, (epk, number), before, after)?;
+        if let Some(indexing) = self.indexing
+            && self.state()?.index.covers(&key)
+        {
+            let writes = index::changes(indexing, &self.view, self.form, (epk, number), before, after)?;
             self.view.apply(writes);
         }
         Ok(())
@@ -361,8 +365,8 @@ fn parse(body: &[u8]) -> Result<Value> {
     json::parse_value(body).map_err(|_| corrupt("a stored item is not JSON"))
 }
 
-fn parse_definition(stored: &[u8]) -> Result<ContainerDefinition> {
-    ContainerDefinition::from_stored(stored).map_err(|_| corrupt("a stored container definition is not valid"))
+fn parse_definition(stored: &[u8]) -> Result<IndexedDefinition> {
+    IndexedDefinition::from_stored(stored).map_err(|_| corrupt("a stored container definition is not valid"))
 }
 
 fn corrupt(reason: &str) -> StorageError {
@@ -373,19 +377,19 @@ fn corrupt(reason: &str) -> StorageError {
 /// kept, because replay meets the same one again and again.
 #[derive(Debug, Default)]
 pub struct Projector {
-    parsed: Mutex<Vec<(Bytes, Arc<ContainerDefinition>)>>,
+    parsed: Mutex<Vec<(Bytes, Arc<IndexedDefinition>)>>,
 }
 
 const PARSED_MAX: usize = 64;
 
 impl Projector {
     /// The definition a view holds; `None` before the partition was opened.
-    pub fn definition_in(&self, view: &dyn View) -> Result<Option<Arc<ContainerDefinition>>> {
+    pub fn definition_in(&self, view: &dyn View) -> Result<Option<Arc<IndexedDefinition>>> {
         let stored = view.get(&keys::definition())?;
         stored.map(|stored| self.definition(stored)).transpose()
     }
 
-    fn definition(&self, stored: Bytes) -> Result<Arc<ContainerDefinition>> {
+    fn definition(&self, stored: Bytes) -> Result<Arc<IndexedDefinition>> {
         let mut parsed = self.parsed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, definition)) = parsed.iter().find(|(text, _)| *text == stored) {
             return Ok(Arc::clone(definition));

@@ -4,8 +4,9 @@
 
 use bytes::Bytes;
 use orrery_model::log::{Operation, Transaction};
-use orrery_model::{ContainerDefinition, EpkRange, Lsn, PartitionId, Timestamp};
+use orrery_model::{EpkRange, Lsn, PartitionId, Timestamp};
 
+use crate::definition::IndexedDefinition;
 use crate::history;
 use crate::index::{self, IndexProgress};
 use crate::keys::{self, EpkForm, KeySpace};
@@ -64,7 +65,7 @@ fn child_index(parents: &[PartitionState]) -> (u64, IndexProgress) {
 /// What a transaction of the parent changes in a child's view. `child` is the child's view as far as it is known: the
 /// parent's base snapshot seen through `state` and everything the tail has changed so far.
 pub fn tail(
-    definition: &ContainerDefinition,
+    definition: &IndexedDefinition,
     child: &ChildView<'_>,
     transaction: &Transaction,
     range: &EpkRange,

@@ -16,6 +16,7 @@ use crate::command::{Action, Command, Decision, Step};
 use crate::decide::{Context, decide};
 use crate::draft::{Identity, ItemDraft};
 use crate::keys::EpkForm;
+use crate::IndexedDefinition;
 use crate::project::project;
 use crate::quota::FullKeys;
 use crate::storage::{self, Scan, View, ViewWrite};
@@ -64,7 +65,7 @@ impl View for MapView {
 /// One partition: the whole range of one container.
 #[derive(Clone, Debug)]
 struct Bench {
-    definition: ContainerDefinition,
+    definition: IndexedDefinition,
     identity: Identity,
     view: MapView,
     log: Vec<Transaction>,
@@ -90,7 +91,7 @@ impl Bench {
             position: Position::default(),
             now: Timestamp(1_700_000_000_000),
             full: FullKeys::default(),
-            definition,
+            definition: IndexedDefinition::new(definition),
         };
         let opened = Opened {
             partition: PARTITION,
@@ -145,7 +146,7 @@ impl Bench {
             self.append(decision.operations.clone());
         }
         if let Command::Define { definition, .. } = command {
-            self.definition = ContainerDefinition::from_stored(definition).unwrap();
+            self.definition = IndexedDefinition::from_stored(definition).unwrap();
         }
         Ok(decision)
     }

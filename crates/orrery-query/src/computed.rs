@@ -1,37 +1,95 @@
 //! Computed properties: `SELECT VALUE … FROM c`, one value made of one item and of nothing else.
 //!
-//! What a query of that form may say is checked when a container is defined, so that every query over the container can take
-//! the expression as if it had been written there.
+//! What a query of that form may say is checked when a container is defined. The expression is made ready once per definition,
+//! for the queries that name the property and for the index that holds its values: both compute the same.
 
-use orrery_model::Value;
-use orrery_model::json::Object;
+use std::sync::Arc;
+
+use orrery_model::json::{Object, Wanted};
+use orrery_model::{Number, Value};
 
 use crate::Query;
 use crate::definition::Definition;
 use crate::error::{QueryError, Result};
 use crate::functions::{Kind, find};
 use crate::parameters::Parameters;
-use crate::parse::ast::{Collection, Expr, ExprKind, SelectList, Statement, Step};
-use crate::plan::plan;
+use crate::parse::ast::{self, Collection, ExprKind, SelectList, Statement};
+use crate::plan::{Expr, Step, plan, survey_value};
+use crate::run;
 
-/// A virtual property: its name and the query that computes it.
-#[derive(Clone, Debug)]
+/// A virtual property, ready to be computed.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ComputedProperty {
-    pub name: String,
-    pub query: Statement,
+    name: String,
+    /// Sees the item in two frames: as the item, and as what its query calls it.
+    value: Expr,
+    /// How many expressions the value is made of, at most.
+    pub n_expressions: usize,
+    planar: bool,
+}
+
+/// What an index is told of a computed property.
+pub(crate) enum Indexable {
+    Value(Value),
+    Undefined,
+    /// It takes too much to compute, or is nothing that an index can hold.
+    Unknown,
+}
+
+impl ComputedProperty {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// For a frame chain that [`run`] makes of the item.
+    pub fn value(&self) -> &Expr {
+        &self.value
+    }
+
+    /// The steps from the item, when the property only gives another name to a path.
+    pub fn stored_path(&self) -> Option<&[Step]> {
+        match &self.value {
+            Expr::Path { steps, .. } => Some(steps),
+            _ => None,
+        }
+    }
+
+    /// Adds the parts of an item that the value depends on.
+    pub fn survey(&self, wanted: &mut Wanted) {
+        survey_value(&self.value, wanted);
+    }
+
+    /// The value that an index holds for an item: the same wherever and whenever it is asked for.
+    pub fn of(&self, item: &Value) -> Indexable {
+        match run::compute(self, item, self.planar) {
+            Ok(None) => Indexable::Undefined,
+            Ok(Some(value)) if is_finite(&value) => Indexable::Value(value),
+            Ok(Some(_)) | Err(_) => Indexable::Unknown,
+        }
+    }
+}
+
+fn is_finite(value: &Value) -> bool {
+    match value {
+        Value::Number(Number::Double(double)) => double.is_finite(),
+        Value::Array(items) => items.iter().all(is_finite),
+        Value::Object(object) => object.iter().all(|(_, member)| is_finite(member)),
+        _ => true,
+    }
 }
 
 /// Checks the computed properties among the fields of a container.
 pub fn check_computed_properties(fields: &Object) -> Result<()> {
-    read_all(fields).try_for_each(|property| property.map(drop))
+    read_all(fields, &Definition::plain()).try_for_each(|property| property.map(drop))
 }
 
 /// The computed properties of a container, as far as they make sense: a query that does not would make no sense in any other.
-pub(crate) fn of_container(fields: &Object) -> Vec<ComputedProperty> {
-    read_all(fields).filter_map(Result::ok).collect()
+/// `definition` is what else queries depend on.
+pub(crate) fn of_container(fields: &Object, definition: &Definition) -> Vec<Arc<ComputedProperty>> {
+    read_all(fields, definition).filter_map(Result::ok).map(Arc::new).collect()
 }
 
-fn read_all(fields: &Object) -> impl Iterator<Item = Result<ComputedProperty>> {
+fn read_all(fields: &Object, definition: &Definition) -> impl Iterator<Item = Result<ComputedProperty>> {
     let entries = fields
         .get("computedProperties")
         .and_then(Value::as_array)
@@ -45,8 +103,8 @@ fn read_all(fields: &Object) -> impl Iterator<Item = Result<ComputedProperty>> {
             .map(String::as_str)
             .filter(|other| *other != name)
             .collect();
-        match read(&query, &others) {
-            Ok(query) => Ok(ComputedProperty { name, query }),
+        match read(&name, &query, &others, definition) {
+            Ok(property) => Ok(property),
             Err(error) => Err(QueryError::plain(format!(
                 "The query of the computed property '{name}' is not valid: {}",
                 error.inner()
@@ -59,18 +117,28 @@ fn text(entry: &Value, member: &str) -> Option<String> {
     entry.get(member).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn read(text: &str, others: &[&str]) -> Result<Statement> {
+fn read(name: &str, text: &str, others: &[&str], definition: &Definition) -> Result<ComputedProperty> {
     let query = Query::parse(text)?;
     let (alias, value) = value_of(&query.statement).ok_or_else(|| {
         QueryError::plain("It must be of the form SELECT VALUE expression FROM alias, without any other clause.")
     })?;
     check(value, alias, others)?;
-    plan(&query, &Definition::plain(), &Parameters::none())?;
-    Ok(query.statement)
+    let n_expressions = n_expressions(value);
+    let plan = plan(&query, definition, &Parameters::none())?;
+    Ok(ComputedProperty {
+        name: name.to_owned(),
+        value: plan.block.output,
+        n_expressions,
+        planar: plan.planar,
+    })
+}
+
+fn n_expressions(expr: &ast::Expr) -> usize {
+    1 + expr.children().into_iter().map(n_expressions).sum::<usize>()
 }
 
 /// The alias and the expression of `SELECT VALUE expression FROM alias`; `None` for every other statement.
-pub(crate) fn value_of(statement: &Statement) -> Option<(&str, &Expr)> {
+fn value_of(statement: &Statement) -> Option<(&str, &ast::Expr)> {
     let Statement {
         distinct: false,
         top: None,
@@ -92,7 +160,7 @@ pub(crate) fn value_of(statement: &Statement) -> Option<(&str, &Expr)> {
 }
 
 /// Refuses what does not depend on the item alone, and what is not known of it without looking at other things first.
-fn check(expr: &Expr, alias: &str, others: &[&str]) -> Result<()> {
+fn check(expr: &ast::Expr, alias: &str, others: &[&str]) -> Result<()> {
     let refused = match &expr.kind {
         ExprKind::Subquery { .. } => Some("a subquery".to_owned()),
         ExprKind::Parameter(name) => Some(format!("the parameter '{name}'")),
@@ -118,14 +186,14 @@ fn check(expr: &Expr, alias: &str, others: &[&str]) -> Result<()> {
 fn is_refused(function: &str) -> bool {
     let Some(known) = find(function) else { return false };
     let name = function.to_ascii_uppercase();
-    let is_varying = name.starts_with("GETCURRENT") || name == "RAND" || name == "NOW";
+    let is_varying = name.starts_with("GETCURRENT") || matches!(name.as_str(), "RAND" | "NOW" | "AGO");
     is_varying || name.starts_with("ST_") || matches!(known.kind, Kind::Aggregate(_))
 }
 
-fn step_name(step: &Step) -> Option<&str> {
+fn step_name(step: &ast::Step) -> Option<&str> {
     match step {
-        Step::Member(name) => Some(&name.text),
-        Step::Index(index) => match &index.kind {
+        ast::Step::Member(name) => Some(&name.text),
+        ast::Step::Index(index) => match &index.kind {
             ExprKind::String(name) => Some(name),
             _ => None,
         },

@@ -1,5 +1,7 @@
 //! What planning needs to know about a container beyond its items.
 
+use std::sync::Arc;
+
 use orrery_model::Value;
 use orrery_model::container::index_rules::IndexRules;
 use orrery_model::json::Object;
@@ -12,7 +14,7 @@ use crate::parse::ast::Direction;
 /// The parts of a container's definition that queries depend on.
 #[derive(Clone, Debug, Default)]
 pub struct Definition {
-    pub(crate) computed: Vec<ComputedProperty>,
+    pub(crate) computed: Vec<Arc<ComputedProperty>>,
     /// Coordinates are planar instead of on the globe.
     pub(crate) planar: bool,
     pub(crate) vectors: Vec<(Vec<String>, Distance)>,
@@ -40,8 +42,8 @@ impl Definition {
             .and_then(|config| config.get("type"))
             .and_then(Value::as_str);
         let full_text = fields.get("fullTextPolicy");
-        Definition {
-            computed: computed::of_container(fields),
+        let definition = Definition {
+            computed: Vec::new(),
             planar: planar.is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry")),
             vectors: entries(
                 fields
@@ -66,6 +68,10 @@ impl Definition {
                 .map(|index| entries(Some(index)).filter_map(composite).collect())
                 .collect(),
             ),
+        };
+        Definition {
+            computed: computed::of_container(fields, &definition),
+            ..definition
         }
     }
 

@@ -23,6 +23,8 @@ const DEFAULT_LANGUAGE: &str = "en-US";
 pub struct IndexRules {
     root: IndexRule,
     composites: Vec<CompositeIndex>,
+    /// Computed properties that the policy names, in its included paths or in a composite index.
+    computed: Vec<String>,
     enabled: bool,
     has_geometries: bool,
     /// Coordinates are planar instead of on the globe.
@@ -80,7 +82,11 @@ impl IndexRules {
         rules.planar = surface
             .and_then(Value::as_str)
             .is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"));
-        rules.fingerprint = fingerprint(policy.unwrap_or(&nothing), fields);
+        let computed = entries(fields.get("computedProperties"))
+            .filter_map(|property| property.get("name")?.as_str())
+            .filter(|name| rules.names_computed(name));
+        rules.computed = computed.map(str::to_owned).collect();
+        rules.fingerprint = rules.fingerprint_of(policy.unwrap_or(&nothing), fields);
         rules
     }
 
@@ -138,6 +144,7 @@ impl IndexRules {
         IndexRules {
             root,
             composites: composites(policy),
+            computed: Vec::new(),
             enabled: true,
             has_geometries,
             planar: false,
@@ -158,6 +165,36 @@ impl IndexRules {
 
     pub fn composites(&self) -> &[CompositeIndex] {
         &self.composites
+    }
+
+    /// The computed properties that index entries depend on.
+    pub fn computed(&self) -> &[String] {
+        &self.computed
+    }
+
+    /// Whether the policy names a computed property. What is said of everything says nothing of those.
+    fn names_computed(&self, name: &str) -> bool {
+        let in_composite = |index: &CompositeIndex| index.parts.iter().any(|part| part.path.first().is_some_and(|first| first == name));
+        self.enabled && (self.computed_property(name).reaches_anything() || self.composites.iter().any(in_composite))
+    }
+
+    /// Names what index entries are made by. Words depend on the language of their text, cells on the surface, and computed
+    /// values on their queries.
+    fn fingerprint_of(&self, policy: &Object, fields: &Object) -> u64 {
+        let mut text = Vec::new();
+        json::print(&Value::Object(policy.clone()), &mut text);
+        let depends_on = [
+            ("fullTextPolicy", policy.get("fullTextIndexes").is_some()),
+            ("geospatialConfig", policy.get("spatialIndexes").is_some()),
+            ("computedProperties", !self.computed.is_empty()),
+        ];
+        for (field, depends) in depends_on {
+            if let Some(other) = fields.get(field).filter(|_| depends) {
+                json::print(other, &mut text);
+            }
+        }
+        let hash = ChainHash::ZERO.chain(&text).0;
+        u64::from_le_bytes(*hash.first_chunk().expect("the hash has 16 bytes"))
     }
 
     /// Whether geometries are indexed by their places, anywhere.
@@ -188,9 +225,26 @@ impl IndexRules {
             geometries: self.root.geometries_below,
         }
     }
+
+    /// The value of a computed property, which is indexed only as far as the policy names it.
+    pub fn computed_property(&self, name: &str) -> IndexPlace<'_> {
+        let rule = self.root.names.get(name);
+        IndexPlace {
+            rule: rule.filter(|rule| rule.includes_anything()),
+            inherited: self.boundless || (self.enabled && rule.and_then(|rule| rule.below) == Some(true)),
+            geometries: false,
+        }
+    }
 }
 
 impl IndexRule {
+    /// Whether a value here or below is indexed.
+    fn includes_anything(&self) -> bool {
+        let elements = self.elements.as_deref().is_some_and(IndexRule::includes_anything);
+        let here = self.here == Some(true) || self.below == Some(true) || self.language.is_some() || self.geometry_here;
+        here || elements || self.names.values().any(IndexRule::includes_anything)
+    }
+
     fn add(&mut self, path: &IndexPath, included: bool) {
         let mut rule = self;
         for segment in &path.segments {
@@ -268,22 +322,6 @@ fn entries(list: Option<&Value>) -> impl Iterator<Item = &Value> {
 
 fn paths(list: Option<&Value>) -> impl Iterator<Item = IndexPath> {
     entries(list).filter_map(|entry| IndexPath::parse(entry.get("path")?.as_str()?).ok())
-}
-
-/// Words depend on the language of their text, cells on the surface.
-fn fingerprint(policy: &Object, fields: &Object) -> u64 {
-    let mut text = Vec::new();
-    json::print(&Value::Object(policy.clone()), &mut text);
-    for (index, depends_on) in [
-        ("fullTextIndexes", "fullTextPolicy"),
-        ("spatialIndexes", "geospatialConfig"),
-    ] {
-        if let (Some(_), Some(other)) = (policy.get(index), fields.get(depends_on)) {
-            json::print(other, &mut text);
-        }
-    }
-    let hash = ChainHash::ZERO.chain(&text).0;
-    u64::from_le_bytes(*hash.first_chunk().expect("the hash has 16 bytes"))
 }
 
 /// The language that a full-text policy gives the texts at a path.
@@ -415,6 +453,30 @@ mod tests {
         assert!(root.member("places").has_geometry() && root.member("places").member("x").element().has_geometry());
         assert!(root.member("list").element().member("at").has_geometry());
         assert!(!root.has_geometry() && !root.member("other").has_geometry() && rules.has_geometries());
+    }
+
+    #[test]
+    fn computed_properties_are_indexed_only_where_the_policy_names_them() {
+        let rules = |policy: &str, query: &str| {
+            let fields = format!(
+                r#"{{"indexingPolicy":{policy},"computedProperties":[{{"name":"low","query":"{query}"}},{{"name":"other","query":"x"}}]}}"#
+            );
+            IndexRules::of_container(parse_value(fields.as_bytes()).unwrap().as_object().unwrap())
+        };
+        let everything = rules(r#"{"includedPaths":[{"path":"/*"}]}"#, "q");
+        assert!(everything.computed().is_empty() && !everything.computed_property("low").is_indexed());
+        let named = |query| rules(r#"{"includedPaths":[{"path":"/*"},{"path":"/low/?"}]}"#, query);
+        assert_eq!(named("q").computed(), ["low"]);
+        assert!(named("q").computed_property("low").is_indexed());
+        assert!(!named("q").computed_property("low").member("x").is_indexed());
+        let below = rules(r#"{"includedPaths":[{"path":"/low/*"}],"excludedPaths":[{"path":"/*"}]}"#, "q");
+        assert!(below.computed_property("low").member("x").is_indexed());
+        let excluded = rules(r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/low/?"}]}"#, "q");
+        assert!(excluded.computed().is_empty());
+        let composite = r#"{"compositeIndexes":[[{"path":"/a"},{"path":"/other"}]]}"#;
+        assert_eq!(rules(composite, "q").computed(), ["other"]);
+        assert!(rules(r#"{"indexingMode":"none"}"#, "q").computed().is_empty());
+        assert_ne!(named("q").fingerprint(), named("p").fingerprint(), "entries depend on the query");
     }
 
     #[test]

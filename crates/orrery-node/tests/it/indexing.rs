@@ -135,6 +135,37 @@ async fn a_query_reads_the_items_it_gives_and_no_others() {
 }
 
 #[tokio::test]
+async fn a_computed_property_that_the_policy_names_is_searched_and_sorted_by_its_index() {
+    let world = World::new().await;
+    let fields = |half: &str| {
+        format!(
+            r#""indexingPolicy":{{"includedPaths":[{{"path":"/*"}},{{"path":"/half/?"}}],
+                "compositeIndexes":[[{{"path":"/half"}},{{"path":"/id"}}]]}},
+            "computedProperties":[{{"name":"half","query":"{half}"}},{{"name":"label","query":"SELECT VALUE UPPER(c.tag) FROM c"}}]"#
+        )
+    };
+    world.with_container(&format!(",{}", fields("SELECT VALUE c.n / 2 FROM c"))).await;
+    for n in 0..N_ITEMS {
+        let body = format!(r#"{{"id":"i{n}","pk":"p{}","n":{n},"tag":"t{}"}}"#, n % 7, n % 100);
+        world.create(&format!("p{}", n % 7), &body).await.unwrap();
+    }
+    for (sql, wanted) in [
+        ("SELECT * FROM c WHERE c.half = 8.5", 1),
+        ("SELECT * FROM c WHERE c.half > 295 AND NOT IS_DEFINED(c.missing)", 9),
+        ("SELECT VALUE c.half FROM c ORDER BY c.half DESC OFFSET 0 LIMIT 5", 5),
+        ("SELECT * FROM c ORDER BY c.half, c.id OFFSET 0 LIMIT 5", 5),
+        ("SELECT * FROM c WHERE NOT IS_DEFINED(c.half)", 0),
+        ("SELECT * FROM c WHERE c.label = 'T5'", N_ITEMS as u64),
+    ] {
+        assert_eq!(n_read(&world, sql).await, wanted, "{sql}");
+    }
+    replace_fields(&world, &fields("SELECT VALUE c.n / 4 FROM c")).await;
+    applied(&world).await;
+    assert_eq!(n_read(&world, "SELECT * FROM c WHERE c.half = 4.25").await, 1);
+    assert_eq!(n_read(&world, "SELECT * FROM c WHERE c.half = 8.6").await, 0);
+}
+
+#[tokio::test]
 async fn a_query_that_reads_more_costs_more() {
     let world = world(EVERYTHING).await;
     let (_, one) = metrics(&world, "SELECT * FROM c WHERE c.n = 17").await;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use orrery_model::Value;
 use orrery_model::json::Wanted;
+use orrery_query::index::SortedBy;
 
 use super::ordered::{Found, Group, Ordered};
 use crate::storage::{Result, StorageError};
@@ -19,8 +19,7 @@ const SORTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub struct OrderedItem {
     pub number: u64,
     pub stored: StoredItem,
-    /// Of the item, what its place in the order depends on.
-    sorted_by: Value,
+    sorted_by: SortedBy,
 }
 
 #[derive(Debug)]
@@ -80,11 +79,14 @@ impl<'v> OrderedItems<'v> {
         if !is_alive(&stored) {
             return Ok(None);
         }
-        let sorted_by = self
+        let wanted = self
             .wanted
             .read(&stored.body)
             .map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))?;
         let order = self.ordered.order();
+        let Some(sorted_by) = order.values(&wanted) else {
+            return Ok(None);
+        };
         let stands_here = match &found.code {
             Some(code) => order.code(&sorted_by) == code.as_ref(),
             None => order.is_undefined(&sorted_by),

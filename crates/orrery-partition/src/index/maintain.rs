@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use orrery_model::Epk;
-use orrery_model::container::index_rules::IndexRules;
-use orrery_query::index::Terms;
+use orrery_query::index::{Indexing, Terms};
 
 use super::entries;
 use crate::keys::{self, EpkForm, KeySpace};
@@ -12,18 +11,18 @@ use crate::stored::StoredItem;
 
 /// The changes of the index when the item at a place changes from `before` to `after`.
 pub(crate) fn changes(
-    rules: &IndexRules,
+    indexing: &Indexing,
     view: &dyn View,
     form: EpkForm,
     (epk, number): (&Epk, u64),
     before: Option<&StoredItem>,
     after: Option<&StoredItem>,
 ) -> Result<Vec<ViewWrite>> {
-    if !rules.is_enabled() {
+    if !indexing.rules().is_enabled() {
         return Ok(Vec::new());
     }
-    let before = before.map(|item| terms(rules, item)).transpose()?;
-    let after = after.map(|item| terms(rules, item)).transpose()?;
+    let before = before.map(|item| terms(indexing, item)).transpose()?;
+    let after = after.map(|item| terms(indexing, item)).transpose()?;
     let mut difference = Difference::new(form, epk, number);
     let none = Terms::default();
     let (old, new) = (before.as_ref().unwrap_or(&none), after.as_ref().unwrap_or(&none));
@@ -44,11 +43,11 @@ pub(crate) fn changes(
     Ok(writes)
 }
 
-fn terms(rules: &IndexRules, item: &StoredItem) -> Result<Terms> {
+fn terms(indexing: &Indexing, item: &StoredItem) -> Result<Terms> {
     if !item.directive.is_indexed() {
         return Ok(Terms::unindexed());
     }
-    Terms::of_text(rules, &item.body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))
+    Terms::of_text(indexing, &item.body).map_err(|_| StorageError::Corrupt("a stored item is not JSON".to_owned()))
 }
 
 /// Keys to remove and to add, laid out one after the other so that many keys need one allocation.

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use orrery_model::container::index_rules::IndexRules;
+use orrery_query::index::Indexing;
 
 use super::maintain::changes;
 use super::progress::IndexProgress;
@@ -16,7 +16,7 @@ const REMOVED_PER_ITEM: usize = 16;
 
 /// Goes on from `progress` with about `n_items_max` items; gives the changes and how far it has come.
 pub(crate) fn step(
-    rules: &IndexRules,
+    indexing: &Indexing,
     view: &dyn View,
     form: EpkForm,
     progress: &IndexProgress,
@@ -25,7 +25,7 @@ pub(crate) fn step(
     match progress {
         IndexProgress::Ready => Ok((Vec::new(), IndexProgress::Ready)),
         IndexProgress::Clearing => clear(view, n_items_max * REMOVED_PER_ITEM),
-        IndexProgress::Building { reached } => build(rules, view, form, reached, n_items_max),
+        IndexProgress::Building { reached } => build(indexing, view, form, reached, n_items_max),
     }
 }
 
@@ -47,7 +47,7 @@ fn clear(view: &dyn View, n_max: usize) -> Result<(Vec<ViewWrite>, IndexProgress
 }
 
 fn build(
-    rules: &IndexRules,
+    indexing: &Indexing,
     view: &dyn View,
     form: EpkForm,
     reached: &Bytes,
@@ -65,7 +65,7 @@ fn build(
         let (epk, number) = keys::read_item(form, &key)
             .ok_or_else(|| StorageError::Corrupt("the key of an item is malformed".to_owned()))?;
         let item = StoredItem::decode(&value)?;
-        writes.extend(changes(rules, view, form, (&epk, number), None, Some(&item))?);
+        writes.extend(changes(indexing, view, form, (&epk, number), None, Some(&item))?);
         n_items += 1;
         last = key;
     }

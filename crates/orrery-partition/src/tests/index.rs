@@ -23,12 +23,24 @@ use crate::stored::StoredItem;
 mod lookups;
 mod words_and_places;
 
-const POLICIES: [&str; 4] = [
+const POLICIES: [&str; 6] = [
     r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#,
     r#"{"includedPaths":[{"path":"/a/?"},{"path":"/tags/*"}],"excludedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#,
     r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/b/*"},{"path":"/o/x/?"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#,
     r#"{"includedPaths":[{"path":"/*"},{"path":"/tags/[]/?"}],"excludedPaths":[{"path":"/o/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#,
+    r#"{"includedPaths":[{"path":"/*"},{"path":"/sum/?"},{"path":"/text/?"},{"path":"/made/*"},{"path":"/same/?"},{"path":"/tags/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}],[{"path":"/sum"},{"path":"/b","order":"descending"}]]}"#,
+    r#"{"includedPaths":[{"path":"/part/?"},{"path":"/made/x/?"}],"excludedPaths":[{"path":"/*"},{"path":"/same/?"}],"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}],[{"path":"/sum"},{"path":"/b","order":"descending"}]]}"#,
 ];
+
+/// In every container, indexed or not. One hides a stored property, one may not be a number that an index can hold, one only
+/// gives another name to a path.
+const COMPUTED: &str = r#","computedProperties":[
+    {"name":"sum","query":"SELECT VALUE c.a + 1 FROM c"},
+    {"name":"text","query":"SELECT VALUE LOWER(r.a) FROM root r"},
+    {"name":"made","query":"SELECT VALUE {x: c.b, l: c.tags} FROM c"},
+    {"name":"part","query":"SELECT VALUE c.a / c.b FROM c"},
+    {"name":"list","query":"SELECT VALUE c.tags FROM c"},
+    {"name":"same","query":"SELECT VALUE c.o.x FROM c"}]"#;
 
 fn scalar() -> impl Strategy<Value = String> {
     let long = format!("{:?}", "x".repeat(130));
@@ -75,7 +87,17 @@ fn fields() -> impl Strategy<Value = String> {
 }
 
 fn filter() -> impl Strategy<Value = String> {
-    let path = prop_oneof![Just("c.a"), Just("c.b"), Just("c.o.x"), Just("c.tags[0]"), Just("c.o")];
+    let stored = prop_oneof![Just("c.a"), Just("c.b"), Just("c.o.x"), Just("c.tags[0]"), Just("c.o")];
+    let computed = prop_oneof![
+        Just("c.sum"),
+        Just("c.text"),
+        Just("c.made.x"),
+        Just("c.made.l[0]"),
+        Just("c.part"),
+        Just("c.same"),
+        Just("c.list"),
+    ];
+    let path = prop_oneof![3 => stored, 2 => computed];
     let operator = prop_oneof![Just("="), Just("!="), Just("<"), Just("<="), Just(">"), Just(">=")];
     let leaf = prop_oneof![
         6 => (path.clone(), operator, any_value()).prop_map(|(path, operator, value)| format!("{path} {operator} {value}")),
@@ -97,7 +119,9 @@ fn filter() -> impl Strategy<Value = String> {
         1 => path.prop_map(str::to_owned),
         2 => (0..12u8).prop_map(|number| format!("c.id = 'i{number}'")),
         1 => scalar().prop_map(|value| format!("ARRAY_CONTAINS(c.tags, {value})")),
+        1 => scalar().prop_map(|value| format!("ARRAY_CONTAINS(c.made.l, {value})")),
         1 => scalar().prop_map(|value| format!("EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t = {value})")),
+        1 => scalar().prop_map(|value| format!("EXISTS(SELECT VALUE t FROM t IN c.made.l WHERE t = {value} AND c.sum > 0)")),
         1 => scalar().prop_map(|value| format!("EXISTS(SELECT VALUE e FROM e IN c.list WHERE e.n > {value})")),
         1 => scalar().prop_map(|value| format!("(SELECT VALUE COUNT(1) FROM t IN c.tags WHERE t = {value}) = 0")),
     ];
@@ -115,7 +139,14 @@ fn query() -> impl Strategy<Value = String> {
     let order = prop_oneof![
         4 => Just(""),
         3 => prop_oneof![Just(" ORDER BY c.a"), Just(" ORDER BY c.a DESC"), Just(" ORDER BY c.b"), Just(" ORDER BY c.o.x DESC")],
-        1 => prop_oneof![Just(" ORDER BY c.a, c.b DESC"), Just(" ORDER BY c.a DESC, c.b")],
+        2 => prop_oneof![
+            Just(" ORDER BY c.sum"),
+            Just(" ORDER BY c.text DESC"),
+            Just(" ORDER BY c.made.x"),
+            Just(" ORDER BY c.part DESC"),
+            Just(" ORDER BY c.same"),
+        ],
+        1 => prop_oneof![Just(" ORDER BY c.a, c.b DESC"), Just(" ORDER BY c.a DESC, c.b"), Just(" ORDER BY c.sum DESC, c.b")],
         1 => prop_oneof![
             Just(" ORDER BY RANK FullTextScore(c.a, 'a', 'b')"),
             Just(" ORDER BY RANK RRF(FullTextScore(c.b, 'ab'), VectorDistance(c.tags, [1, 2]), [1, -2])"),
@@ -133,7 +164,7 @@ fn query() -> impl Strategy<Value = String> {
 }
 
 fn bench(policy: &str, items: &[(u8, String)]) -> Bench {
-    of_definition(&format!(r#","indexingPolicy":{policy}"#), items)
+    of_definition(&format!(r#","indexingPolicy":{policy}{COMPUTED}"#), items)
 }
 
 /// A partition of a container with these fields, and items.

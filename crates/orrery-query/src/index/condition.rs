@@ -12,6 +12,7 @@ use super::path::{Segment, TermPath};
 use super::range::{Side, TermRange};
 use super::texts::TextTest;
 use super::{calls, places};
+use crate::computed::ComputedProperty;
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Collection, Expr, Input, Plan, Source, Step};
 use crate::run::Constants;
@@ -223,17 +224,25 @@ impl<'a> Analysis<'a> {
 
     /// The path an expression stands for.
     pub(super) fn path(&self, expr: &Expr) -> Option<TermPath> {
-        let Expr::Path { up, steps } = expr else { return None };
-        let frame = self.frames.get(self.frames.len().checked_sub(up + 1)?)?;
-        let mut path = frame.clone()?;
-        for step in steps {
-            path.segments.push(match step {
-                Step::Name(name) => Segment::Name(name.clone()),
-                Step::Element(_) => Segment::Elements,
-                Step::Nowhere => return None,
-            });
+        match expr {
+            Expr::Path { up, steps } => {
+                let frame = self.frames.get(self.frames.len().checked_sub(up + 1)?)?;
+                follow(frame.clone()?, steps)
+            }
+            Expr::Access { base, steps } => follow(self.path(base)?, steps),
+            Expr::Computed(property) => Some(self.computed(property)),
+            _ => None,
         }
-        Some(path)
+    }
+
+    /// A computed property that is not indexed by itself may stand for a path that is.
+    fn computed(&self, property: &ComputedProperty) -> TermPath {
+        let own = TermPath::computed(property.name());
+        let is_named = self.rules.computed().iter().any(|name| name == property.name());
+        match property.stored_path() {
+            Some(steps) if !is_named => follow(TermPath::default(), steps).unwrap_or(own),
+            _ => own,
+        }
     }
 
     /// The path of an expression, if it is indexed.
@@ -257,7 +266,7 @@ impl<'a> Analysis<'a> {
         match expr {
             Expr::And(operands) => Condition::all(operands.iter().map(|operand| self.truth(operand)).collect()),
             Expr::Or(operands) => Condition::one_of(operands.iter().map(|operand| self.truth(operand)).collect()),
-            Expr::Path { .. } => self.equal(expr, &Value::Bool(true)),
+            Expr::Path { .. } | Expr::Access { .. } | Expr::Computed(_) => self.equal(expr, &Value::Bool(true)),
             Expr::Chain { first, rest } if rest.len() == 1 => self.comparison(first, rest[0].0, &rest[0].1),
             Expr::In { value, list, .. } => self.one_of_list(value, list),
             Expr::Between { value, low, high } => Condition::all(vec![
@@ -290,7 +299,7 @@ impl<'a> Analysis<'a> {
             Expr::Not(operand) => self.truth(operand),
             Expr::And(operands) => Condition::one_of(operands.iter().map(|operand| self.falsehood(operand)).collect()),
             Expr::Or(operands) => Condition::all(operands.iter().map(|operand| self.falsehood(operand)).collect()),
-            Expr::Path { .. } => self.equal(expr, &Value::Bool(false)),
+            Expr::Path { .. } | Expr::Access { .. } | Expr::Computed(_) => self.equal(expr, &Value::Bool(false)),
             Expr::Chain { first, rest } if rest.len() == 1 && rest[0].0 == BinaryOperator::NotEqual => {
                 self.comparison(first, BinaryOperator::Equal, &rest[0].1)
             }
@@ -369,11 +378,23 @@ fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     }
 }
 
+fn follow(mut path: TermPath, steps: &[Step]) -> Option<TermPath> {
+    for step in steps {
+        path.segments.push(match step {
+            Step::Name(name) => Segment::Name(name.clone()),
+            Step::Element(_) => Segment::Elements,
+            Step::Nowhere => return None,
+        });
+    }
+    Some(path)
+}
+
 /// What the rules say about a path.
 pub(super) fn place<'r>(rules: &'r IndexRules, path: &TermPath) -> IndexPlace<'r> {
     path.segments.iter().fold(rules.root(), |place, segment| match segment {
         Segment::Name(name) => place.member(name),
         Segment::Elements => place.element(),
+        Segment::Computed(name) => rules.computed_property(name),
     })
 }
 

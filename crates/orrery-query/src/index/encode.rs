@@ -51,7 +51,8 @@ pub(super) fn encode_met(value: Met<'_>, out: &mut Vec<u8>) {
 /// The nearest double in an order-preserving form; where integers lie closer than doubles, how far off it is.
 fn encode_number(number: Number, out: &mut Vec<u8>) {
     out.push(NUMBER);
-    let double = number.to_f64();
+    // Both zeros are one value; adding makes one of them.
+    let double = number.to_f64() + 0.0;
     let bits = double.to_bits();
     let ordered = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
     out.extend_from_slice(&ordered.to_be_bytes());

@@ -19,9 +19,9 @@ mod words;
 
 pub use condition::{Condition, covers};
 pub use encode::{Code, read_code, successor};
-pub use order::{IndexOrder, OrderSource};
+pub use order::{IndexOrder, OrderSource, SortedBy};
 pub use path::{Aspect, PathHash, Segment, TermPath};
 pub use range::TermRange;
 pub use report::IndexUse;
-pub use terms::{Terms, composite_hash};
+pub use terms::{Indexing, Terms, composite_hash};
 pub use texts::TextTest;

@@ -1,27 +1,43 @@
 //! Which index has the order that a query asks for.
 
+use std::sync::Arc;
+
 use orrery_model::Value;
 use orrery_model::container::index_rules::{CompositeIndex, IndexRules};
 use orrery_model::json::{PathPart, Wanted};
 
 use super::condition::{Analysis, covers};
 use super::encode::{encode, read_code};
-use super::path::{PathHash, Segment, TermPath};
+use super::path::{PathHash, TermPath};
 use super::terms::composite_hash;
+use crate::computed::{ComputedProperty, Indexable};
 use crate::parse::ast::Direction;
-use crate::plan::{Input, Ordering, Plan, SortKey};
+use crate::plan::{Expr, Input, Ordering, Plan, SortKey};
 use crate::run::Resume;
 use crate::values::compare_for_order;
 
 /// An index whose entries come in the order of a query's rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct IndexOrder {
     pub source: OrderSource,
     /// Walk it from its end.
     pub reverse: bool,
-    /// The paths sorted by, each with whether its codes are inverted in the index.
-    parts: Vec<(TermPath, bool)>,
+    parts: Vec<Part>,
 }
+
+/// One of the values sorted by.
+#[derive(Clone, Debug, PartialEq)]
+struct Part {
+    path: TermPath,
+    /// The property that the path begins with, if that is computed.
+    computed: Option<Arc<ComputedProperty>>,
+    /// Its codes are inverted in the index.
+    inverted: bool,
+}
+
+/// Of an item, the values that its place depends on.
+#[derive(Clone, Debug)]
+pub struct SortedBy(Vec<Option<Value>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderSource {
@@ -45,16 +61,22 @@ impl IndexOrder {
         analysis.bind(block);
         let path = |key: &SortKey| analysis.path(&key.expr).filter(TermPath::is_single);
         let paths = keys.iter().map(path).collect::<Option<Vec<_>>>()?;
+        let part = |(key, path): (&SortKey, &TermPath)| Part {
+            path: path.clone(),
+            computed: computed_in(&key.expr).filter(|_| path.is_computed()).cloned(),
+            inverted: false,
+        };
+        let parts: Vec<Part> = keys.iter().zip(&paths).map(part).collect();
         let descending = |key: &SortKey| key.direction == Direction::Descending;
         match (paths.as_slice(), keys.as_slice()) {
             ([path], [key]) => covers(rules, path).then(|| IndexOrder {
                 source: OrderSource::Path(path.hash()),
                 reverse: descending(key),
-                parts: vec![(path.clone(), false)],
+                parts,
             }),
             _ => {
                 let wanted: Vec<bool> = keys.iter().map(descending).collect();
-                let served = |index: &CompositeIndex| composite(index, &paths, &wanted);
+                let served = |index: &CompositeIndex| composite(index, &parts, &wanted);
                 rules.composites().iter().find_map(served)
             }
         }
@@ -63,45 +85,53 @@ impl IndexOrder {
     /// The path of an index of one path.
     pub fn path(&self) -> Option<&TermPath> {
         match (self.source, self.parts.as_slice()) {
-            (OrderSource::Path(_), [(path, _)]) => Some(path),
+            (OrderSource::Path(_), [part]) => Some(&part.path),
             _ => None,
         }
     }
 
     /// The paths of the index with their directions in it.
     pub(super) fn specs(&self) -> Vec<String> {
-        let spec = |(path, inverted): &(TermPath, bool)| format!("{path} {}", if *inverted { "DESC" } else { "ASC" });
+        let spec = |part: &Part| format!("{} {}", part.path, if part.inverted { "DESC" } else { "ASC" });
         self.parts.iter().map(spec).collect()
     }
 
     /// The parts of an item that its place depends on.
     pub fn wanted(&self) -> Wanted {
         let mut wanted = Wanted::default();
-        for (path, _) in &self.parts {
-            let part = |segment: &Segment| match segment {
-                Segment::Name(name) => PathPart::Member(name.clone()),
-                Segment::Elements => PathPart::Element,
-            };
-            wanted.add(&path.segments.iter().map(part).collect::<Vec<_>>(), true);
+        for part in &self.parts {
+            match &part.computed {
+                Some(property) => property.survey(&mut wanted),
+                None => {
+                    let names = part.path.names().unwrap_or_default();
+                    let path: Vec<PathPart> = names.into_iter().map(|name| PathPart::Member(name.into())).collect();
+                    wanted.add(&path, true);
+                }
+            }
         }
         wanted
     }
 
+    /// What an item is sorted by, given the parts of it that are wanted; `None` when a computed value cannot be in an index.
+    pub fn values(&self, item: &Value) -> Option<SortedBy> {
+        self.parts.iter().map(|part| part.value(item)).collect::<Option<_>>().map(SortedBy)
+    }
+
     /// The code of an item's values, as its entry must have it.
-    pub fn code(&self, item: &Value) -> Vec<u8> {
+    pub fn code(&self, item: &SortedBy) -> Vec<u8> {
         let mut out = Vec::new();
-        for (path, inverted) in &self.parts {
-            append_code(find(item, path), *inverted, &mut out);
+        for (part, value) in self.parts.iter().zip(&item.0) {
+            append_code(value.as_ref(), part.inverted, &mut out);
         }
         out
     }
 
     /// The order of two items whose codes have the same place.
-    pub fn compare(&self, a: &Value, b: &Value) -> std::cmp::Ordering {
-        for (path, inverted) in &self.parts {
-            let order = compare_for_order(find(a, path), find(b, path));
+    pub fn compare(&self, a: &SortedBy, b: &SortedBy) -> std::cmp::Ordering {
+        for (part, (a, b)) in self.parts.iter().zip(a.0.iter().zip(&b.0)) {
+            let order = compare_for_order(a.as_ref(), b.as_ref());
             if order.is_ne() {
-                return if *inverted != self.reverse {
+                return if part.inverted != self.reverse {
                     order.reverse()
                 } else {
                     order
@@ -112,8 +142,8 @@ impl IndexOrder {
     }
 
     /// Whether an item has no value at the path sorted by.
-    pub fn is_undefined(&self, item: &Value) -> bool {
-        self.parts.iter().all(|(path, _)| find(item, path).is_none())
+    pub fn is_undefined(&self, item: &SortedBy) -> bool {
+        item.0.iter().all(Option::is_none)
     }
 
     /// Where a result goes on: the code of its last values, `None` for undefined in the index of one path, and the lowest
@@ -127,8 +157,8 @@ impl IndexOrder {
             return Some((None, rank));
         }
         let mut out = Vec::new();
-        for ((_, inverted), key) in self.parts.iter().zip(keys) {
-            append_code(key.as_ref(), *inverted, &mut out);
+        for (part, key) in self.parts.iter().zip(keys) {
+            append_code(key.as_ref(), part.inverted, &mut out);
         }
         Some((Some(out), rank))
     }
@@ -138,8 +168,8 @@ impl IndexOrder {
     pub fn place(&self, bytes: &[u8]) -> Option<(usize, usize, bool)> {
         let mut place: Option<usize> = None;
         let mut at = 0;
-        for (_, inverted) in &self.parts {
-            let code = read_code(bytes.get(at..)?, *inverted)?;
+        for part in &self.parts {
+            let code = read_code(bytes.get(at..)?, part.inverted)?;
             if code.is_loose {
                 // What follows a loose code is sorted by it only among equals.
                 place = place.or(Some(at + code.ordered));
@@ -150,13 +180,37 @@ impl IndexOrder {
     }
 }
 
-fn composite(index: &CompositeIndex, paths: &[TermPath], wanted: &[bool]) -> Option<IndexOrder> {
-    let same_paths = index.parts.len() == paths.len()
+impl Part {
+    /// The inner `None` is undefined; the outer means that no index can hold the value.
+    fn value(&self, item: &Value) -> Option<Option<Value>> {
+        let names = self.path.names()?;
+        let Some(property) = &self.computed else {
+            return Some(follow(item, &names).cloned());
+        };
+        match property.of(item) {
+            Indexable::Value(value) => Some(follow(&value, &names[1..]).cloned()),
+            Indexable::Undefined => Some(None),
+            Indexable::Unknown => None,
+        }
+    }
+}
+
+/// The computed property that an expression begins with.
+fn computed_in(expr: &Expr) -> Option<&Arc<ComputedProperty>> {
+    match expr {
+        Expr::Computed(property) => Some(property),
+        Expr::Access { base, .. } => computed_in(base),
+        _ => None,
+    }
+}
+
+fn composite(index: &CompositeIndex, parts: &[Part], wanted: &[bool]) -> Option<IndexOrder> {
+    let same_paths = index.parts.len() == parts.len()
         && index
             .parts
             .iter()
-            .zip(paths)
-            .all(|(part, path)| path.names().is_some_and(|names| names.iter().eq(part.path.iter())));
+            .zip(parts)
+            .all(|(part, asked)| asked.path.names().is_some_and(|names| names.iter().eq(part.path.iter())));
     if !same_paths {
         return None;
     }
@@ -169,10 +223,13 @@ fn composite(index: &CompositeIndex, paths: &[TermPath], wanted: &[bool]) -> Opt
     fits.then(|| IndexOrder {
         source: OrderSource::Composite(composite_hash(index)),
         reverse,
-        parts: paths
+        parts: parts
             .iter()
-            .cloned()
-            .zip(index.parts.iter().map(|part| part.descending))
+            .zip(&index.parts)
+            .map(|(asked, part)| Part {
+                inverted: part.descending,
+                ..asked.clone()
+            })
             .collect(),
     })
 }
@@ -185,6 +242,6 @@ fn append_code(value: Option<&Value>, inverted: bool, out: &mut Vec<u8>) {
     }
 }
 
-fn find<'v>(item: &'v Value, path: &TermPath) -> Option<&'v Value> {
-    path.names()?.into_iter().try_fold(item, |value, name| value.get(name))
+fn follow<'v>(value: &'v Value, names: &[&str]) -> Option<&'v Value> {
+    names.iter().try_fold(value, |value, name| value.get(name))
 }

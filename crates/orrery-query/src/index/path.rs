@@ -1,5 +1,5 @@
 //! Paths of an index, known by a hash. All elements of an array share one path. What is found at a path by its words, or by the
-//! cells it lies in, has paths of its own.
+//! cells it lies in, has paths of its own, and so has a computed property, whatever stored one has its name.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -13,6 +13,8 @@ const ELEMENTS: &[u8] = &[0xFF];
 const WORDS: u8 = 0xFE;
 /// Stands for the cells of a geometry.
 const CELLS: &[u8] = &[0xFD];
+/// Begins what stands for a computed property, followed by its name.
+const COMPUTED: u8 = 0xFC;
 
 impl PathHash {
     /// The item itself.
@@ -24,6 +26,11 @@ impl PathHash {
 
     pub fn element(self) -> PathHash {
         PathHash(xxh3_64_with_seed(ELEMENTS, self.0))
+    }
+
+    /// The value of a computed property of the item here.
+    pub fn computed(self, name: &str) -> PathHash {
+        PathHash(xxh3_64_with_seed(&[&[COMPUTED], name.as_bytes()].concat(), self.0))
     }
 
     /// The words of the text here, in a language.
@@ -45,6 +52,8 @@ impl PathHash {
 pub enum Segment {
     Name(String),
     Elements,
+    /// Only the first can be one.
+    Computed(String),
 }
 
 /// What of a value is indexed.
@@ -74,6 +83,7 @@ impl TermPath {
             .fold(PathHash::ROOT, |hash, segment| match segment {
                 Segment::Name(name) => hash.member(name),
                 Segment::Elements => hash.element(),
+                Segment::Computed(name) => hash.computed(name),
             });
         match &self.aspect {
             Aspect::Value => place,
@@ -82,9 +92,21 @@ impl TermPath {
         }
     }
 
+    /// The value of a computed property.
+    pub(super) fn computed(name: &str) -> TermPath {
+        TermPath {
+            segments: vec![Segment::Computed(name.to_owned())],
+            aspect: Aspect::Value,
+        }
+    }
+
     /// The same path, of which another aspect is looked at.
     pub(super) fn seen_as(self, aspect: Aspect) -> TermPath {
         TermPath { aspect, ..self }
+    }
+
+    pub(super) fn is_computed(&self) -> bool {
+        matches!(self.segments.first(), Some(Segment::Computed(_)))
     }
 
     /// Whether every item has at most one term at this path.
@@ -92,18 +114,12 @@ impl TermPath {
         self.aspect == Aspect::Value && !self.segments.contains(&Segment::Elements)
     }
 
-    /// The names, when the path leads through no array.
+    /// The names as a policy writes them, when the path leads through no array.
     pub fn names(&self) -> Option<Vec<&str>> {
-        let name = |segment: &'_ Segment| match segment {
-            Segment::Name(_) => true,
-            Segment::Elements => false,
-        };
-        self.segments.iter().all(name).then(|| {
-            let names = self.segments.iter().filter_map(|segment| match segment {
-                Segment::Name(name) => Some(name.as_str()),
-                Segment::Elements => None,
-            });
-            names.collect()
-        })
+        let names = self.segments.iter().map(|segment| match segment {
+            Segment::Name(name) | Segment::Computed(name) => Some(name.as_str()),
+            Segment::Elements => None,
+        });
+        names.collect()
     }
 }

@@ -104,7 +104,7 @@ impl fmt::Display for TermPath {
         for segment in &self.segments {
             match segment {
                 Segment::Elements => f.write_str("/[]")?,
-                Segment::Name(name) => {
+                Segment::Name(name) | Segment::Computed(name) => {
                     let plain = name
                         .chars()
                         .all(|character| character.is_alphanumeric() || character == '_');

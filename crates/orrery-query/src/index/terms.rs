@@ -1,17 +1,22 @@
 //! The terms of an item under an indexing policy.
 //!
 //! Every indexed value gives a term, arrays and objects one that tells their type, so that searches for what exists need
-//! nothing else; a text gives one per word and a geometry one per cell where the policy asks for them. All terms of an item lie in one buffer. An item with too many is *overfull*: it has none, and searches
-//! must consider it always.
+//! nothing else; a text gives one per word and a geometry one per cell where the policy asks for them. Computed properties that
+//! the policy names give theirs beside. All terms of an item lie in one buffer. An item with too many, or with a computed value
+//! that no index can hold, is *overfull*: it has none, and searches must consider it always.
+
+use std::sync::Arc;
 
 use orrery_model::Value;
 use orrery_model::container::index_rules::{CompositeIndex, IndexPlace, IndexRules};
-use orrery_model::json::{JsonError, Met, Walk, parse_value, walk};
+use orrery_model::json::{JsonError, Met, Object, Walk, parse_value, walk};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::encode::{encode, encode_met};
 use super::path::PathHash;
 use super::{places, words};
+use crate::Definition;
+use crate::computed::{ComputedProperty, Indexable};
 
 /// Terms of one item, all kinds together.
 const TERMS_MAX: usize = 8_192;
@@ -28,6 +33,48 @@ pub struct Terms {
     overfull: bool,
 }
 
+/// What the terms of a container's items are made by.
+#[derive(Clone, Debug, Default)]
+pub struct Indexing {
+    rules: IndexRules,
+    /// Those that the rules name.
+    computed: Vec<Arc<ComputedProperty>>,
+}
+
+impl Indexing {
+    /// What the fields of a container's definition, and the rules that were read from them, say.
+    pub fn of_container(fields: &Object, rules: &IndexRules) -> Indexing {
+        let is_named = |property: &Arc<ComputedProperty>| rules.computed().iter().any(|name| name == property.name());
+        let mut computed = match rules.computed().is_empty() {
+            true => Vec::new(),
+            false => Definition::of_container(fields).computed,
+        };
+        computed.retain(is_named);
+        Indexing {
+            rules: rules.clone(),
+            computed,
+        }
+    }
+
+    pub fn rules(&self) -> &IndexRules {
+        &self.rules
+    }
+
+    /// The computed values of an item; `None` when an index cannot hold one of them.
+    fn compute(&self, item: &Value) -> Option<Vec<ComputedValue<'_>>> {
+        let value = |property: &'_ Arc<ComputedProperty>| match property.of(item) {
+            Indexable::Value(value) => Some(Some(value)),
+            Indexable::Undefined => Some(None),
+            Indexable::Unknown => None,
+        };
+        let named = |property| Some((ComputedProperty::name(property), value(property)?));
+        self.computed.iter().map(named).collect()
+    }
+}
+
+/// The name of a computed property and its value.
+type ComputedValue<'p> = (&'p str, Option<Value>);
+
 /// Names a composite index by its paths and directions.
 pub fn composite_hash(index: &CompositeIndex) -> PathHash {
     let hash = index.parts.iter().fold(1, |hash, part| {
@@ -38,30 +85,41 @@ pub fn composite_hash(index: &CompositeIndex) -> PathHash {
 }
 
 impl Terms {
-    pub fn of(rules: &IndexRules, item: &Value) -> Terms {
+    pub fn of(indexing: &Indexing, item: &Value) -> Terms {
+        let rules = &indexing.rules;
         if !rules.is_enabled() {
             return Terms::default();
         }
+        let Some(computed) = indexing.compute(item) else {
+            return Terms::unindexed();
+        };
         let mut gather = Gather::new(rules);
         gather.parts(item, gather.root());
+        for (name, value) in &computed {
+            if let Some(value) = value {
+                gather.computed(name, value);
+            }
+        }
         let mut terms = gather.terms;
         for index in rules.composites() {
-            terms.composite(index, item);
+            terms.composite(index, item, &computed);
         }
         terms.finish()
     }
 
     /// The terms of an item by its text.
-    pub fn of_text(rules: &IndexRules, text: &[u8]) -> Result<Terms, JsonError> {
-        // Composites and geometries take several values at once, so they need a tree.
-        if rules.is_enabled() && rules.composites().is_empty() && !rules.has_geometries() {
+    pub fn of_text(indexing: &Indexing, text: &[u8]) -> Result<Terms, JsonError> {
+        let rules = &indexing.rules;
+        // Composites, geometries and computed properties take several values at once, so they need a tree.
+        let needs_tree = !rules.composites().is_empty() || rules.has_geometries() || !indexing.computed.is_empty();
+        if rules.is_enabled() && !needs_tree {
             let mut gather = Gather::new(rules);
             let root = gather.root();
             if walk(text, &mut gather, root) {
                 return Ok(gather.terms.finish());
             }
         }
-        Ok(Terms::of(rules, &parse_value(text)?))
+        Ok(Terms::of(indexing, &parse_value(text)?))
     }
 
     /// Of an item that is not to be indexed: searches always consider it, like one that is overfull.
@@ -136,12 +194,17 @@ impl Terms {
         &self.bytes[term.0 as usize..term.1 as usize]
     }
 
-    fn composite(&mut self, index: &CompositeIndex, item: &Value) {
+    fn composite(&mut self, index: &CompositeIndex, item: &Value, computed: &[ComputedValue<'_>]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&composite_hash(index).to_bytes());
         for part in &index.parts {
             let from = self.bytes.len();
-            let value = part.path.iter().try_fold(item, |value, name| value.get(name));
+            let first = part.path.first();
+            let (begins_with, rest) = match computed.iter().find(|(name, _)| first.is_some_and(|first| first == name)) {
+                Some((_, value)) => (value.as_ref(), &part.path[1..]),
+                None => (Some(item), part.path.as_slice()),
+            };
+            let value = begins_with.and_then(|value| rest.iter().try_fold(value, |value, name| value.get(name)));
             encode(value, &mut self.bytes);
             if part.descending {
                 self.bytes[from..].iter_mut().for_each(|byte| *byte = !*byte);
@@ -197,6 +260,18 @@ impl<'r> Gather<'r> {
             rules: self.rules.root(),
             path: PathHash::ROOT,
             is_single: true,
+        }
+    }
+
+    /// The terms of a computed property. Nothing is said of what the policy does not name.
+    fn computed(&mut self, name: &str, value: &Value) {
+        let place = Place {
+            rules: self.rules.computed_property(name),
+            path: PathHash::ROOT.computed(name),
+            is_single: true,
+        };
+        if let Some(place) = place.of_interest() {
+            self.tree(value, place);
         }
     }
 
@@ -274,11 +349,11 @@ mod tests {
 
     use super::*;
 
-    fn rules(policy: &str) -> IndexRules {
+    fn rules(policy: &str) -> Indexing {
         let text =
             format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash"}},"indexingPolicy":{policy}}}"#);
         let definition = ContainerDefinition::create(&parse_value(text.as_bytes()).unwrap()).unwrap();
-        definition.index_rules().clone()
+        Indexing::of_container(definition.fields(), definition.index_rules())
     }
 
     fn terms(policy: &str, item: &str) -> Terms {
@@ -310,6 +385,84 @@ mod tests {
         assert!(term(r#"{"a":1,"b":1}"#) < term(r#"{"a":2,"b":1}"#));
         assert!(term(r#"{"a":1,"b":2}"#) < term(r#"{"a":1,"b":1}"#));
         assert!(term(r#"{"a":1,"b":"x"}"#) < term(r#"{"a":1}"#), "undefined comes last");
+    }
+
+    /// Everything is indexed, and the computed properties `low` and `part`, which stands for an object.
+    fn computed(policy: &str) -> Indexing {
+        let text = format!(
+            r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash"}},"indexingPolicy":{policy},"computedProperties":[
+                {{"name":"low","query":"SELECT VALUE LOWER(c.name) FROM c"}},
+                {{"name":"part","query":"SELECT VALUE {{n: c.n / 2, l: c.l}} FROM c"}},
+                {{"name":"hidden","query":"SELECT VALUE c.n + 1 FROM c"}}]}}"#
+        );
+        let definition = ContainerDefinition::create(&parse_value(text.as_bytes()).unwrap()).unwrap();
+        Indexing::of_container(definition.fields(), definition.index_rules())
+    }
+
+    #[test]
+    fn computed_properties_have_terms_where_the_policy_names_them() {
+        let policy = |paths: &str| format!(r#"{{"includedPaths":[{paths}],"excludedPaths":[{{"path":"/*"}}]}}"#);
+        let item = parse_value(br#"{"id":"a","name":"X","n":3,"l":[1,2]}"#).unwrap();
+        let n_terms = |paths: &str| Terms::of(&computed(&policy(paths)), &item).n_terms();
+        assert_eq!(n_terms(""), 1, "the id alone");
+        assert_eq!(n_terms(r#"{"path":"/low/?"}"#), 2);
+        assert_eq!(n_terms(r#"{"path":"/part/n/?"}"#), 2);
+        assert_eq!(n_terms(r#"{"path":"/part/*"}"#), 6, "the object, its number, its array and two elements");
+        let everything = computed(EVERYTHING);
+        assert_eq!(Terms::of(&everything, &item).n_terms(), 6, "what is said of everything says nothing of them");
+    }
+
+    #[test]
+    fn a_computed_property_is_told_from_a_stored_one_of_its_name() {
+        let indexing = computed(r#"{"includedPaths":[{"path":"/*"},{"path":"/low/?"}]}"#);
+        let terms = |item: &str| Terms::of(&indexing, &parse_value(item.as_bytes()).unwrap());
+        let (computed, stored) = (terms(r#"{"id":"a","name":"X"}"#), terms(r#"{"id":"a","low":"x"}"#));
+        assert_eq!(computed.n_terms(), 3);
+        assert_eq!(stored.n_terms(), 2);
+        assert!(computed.paths().contains(&PathHash::ROOT.computed("low")));
+        assert!(!stored.paths().contains(&PathHash::ROOT.computed("low")), "nothing is computed of it");
+    }
+
+    #[test]
+    fn an_item_with_a_computed_value_that_no_index_can_hold_is_always_searched() {
+        let indexing = computed(r#"{"includedPaths":[{"path":"/*"},{"path":"/part/n/?"}]}"#);
+        let terms = |item: &str| Terms::of(&indexing, &parse_value(item.as_bytes()).unwrap());
+        assert!(!terms(r#"{"id":"a","n":1e308}"#).is_overfull());
+        let infinite = indexing_of("SELECT VALUE c.n / 0 FROM c");
+        let terms = |item: &str| Terms::of(&infinite, &parse_value(item.as_bytes()).unwrap());
+        assert!(terms(r#"{"id":"a","n":1}"#).is_overfull());
+        assert!(!terms(r#"{"id":"a"}"#).is_overfull());
+    }
+
+    /// One computed property `x`, indexed with all else.
+    fn indexing_of(query: &str) -> Indexing {
+        let text = format!(
+            r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash"}},
+                "indexingPolicy":{{"includedPaths":[{{"path":"/*"}},{{"path":"/x/?"}}]}},
+                "computedProperties":[{{"name":"x","query":"{query}"}}]}}"#
+        );
+        let definition = ContainerDefinition::create(&parse_value(text.as_bytes()).unwrap()).unwrap();
+        Indexing::of_container(definition.fields(), definition.index_rules())
+    }
+
+    #[test]
+    fn computing_what_takes_too_long_is_given_up() {
+        let indexing = indexing_of(r"SELECT VALUE REPLACE(REPLICATE(c.s, 100), 'a', REPLICATE(c.s, 10)) FROM c");
+        let item = |n: usize| parse_value(format!(r#"{{"id":"a","s":"{}"}}"#, "a".repeat(n)).as_bytes()).unwrap();
+        let begun = std::time::Instant::now();
+        assert!(!Terms::of(&indexing, &item(2)).is_overfull());
+        let _ = Terms::of(&indexing, &item(100));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    }
+
+    #[test]
+    fn both_zeros_have_one_term() {
+        let code = |number: f64| {
+            let mut bytes = Vec::new();
+            encode(Some(&Value::Number(orrery_model::Number::Double(number))), &mut bytes);
+            bytes
+        };
+        assert_eq!(code(0.0), code(-0.0));
     }
 
     #[test]

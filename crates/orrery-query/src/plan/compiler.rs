@@ -32,8 +32,6 @@ pub(super) struct Compiler<'a> {
     /// What the copies of parameters hold.
     pub parameter_bytes: usize,
     pub user_functions: Vec<String>,
-    /// A computed property is being inlined: it sees stored properties only.
-    pub inside_computed: bool,
 }
 
 /// A compiled statement and what is known about its rows.
@@ -75,7 +73,6 @@ impl<'a> Compiler<'a> {
             n_user_calls: 0,
             parameter_bytes: 0,
             user_functions: Vec::new(),
-            inside_computed: false,
         }
     }
 

@@ -4,9 +4,11 @@
 //! on top of those around it. The outermost frame holds the item.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use orrery_model::Value;
 
+use crate::computed::ComputedProperty;
 use crate::functions::{AggregateKind, OrderedValue, Scalar};
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::run::like::LikePattern;
@@ -19,6 +21,8 @@ pub(crate) enum Expr {
         up: usize,
         steps: Vec<Step>,
     },
+    /// A computed property of the item.
+    Computed(Arc<ComputedProperty>),
     /// Along the steps from a computed value.
     Access {
         base: Box<Expr>,

@@ -8,7 +8,6 @@ use super::compiler::{Compiler, element_step};
 use super::expr::{Expr, Step};
 use super::limits::PARAMETER_BYTES_MAX;
 use super::scope::{Place, Resolved, Slot};
-use crate::computed::value_of;
 use crate::error::QueryError;
 use crate::functions::OrderedValue;
 use crate::parse::Span;
@@ -268,36 +267,22 @@ impl Compiler<'_> {
 
     /// Along the steps from the value bound `up` frames above, which comes from `place`.
     pub fn value_path(&mut self, up: usize, place: &Place, steps: Vec<Step>) -> Expr {
-        self.computed_property(up, place, &steps)
+        self.computed_property(place, &steps)
             .unwrap_or(Expr::Path { up, steps })
     }
 
-    /// The expression behind a computed property, when that is what the path names.
-    fn computed_property(&mut self, up: usize, place: &Place, steps: &[Step]) -> Option<Expr> {
+    /// The computed property that a path names, or something below it.
+    fn computed_property(&mut self, place: &Place, steps: &[Step]) -> Option<Expr> {
         let (Step::Name(name), rest) = steps.split_first()? else {
             return None;
         };
-        if self.inside_computed || *place != Place::Document(Vec::new()) {
+        if *place != Place::Document(Vec::new()) {
             return None;
         }
-        let property = self
-            .definition
-            .computed
-            .iter()
-            .find(|property| property.name == *name)?;
-        let (alias, body) = value_of(&property.query)?;
-        let scope = self.scope.clone();
-        for (distance, slot) in self.scope.slots.iter_mut().rev().enumerate() {
-            let name = (distance == up).then(|| alias.to_owned());
-            *slot = Slot::Value {
-                name,
-                place: place.clone(),
-            };
-        }
-        self.inside_computed = true;
-        let base = self.expr(body);
-        self.inside_computed = false;
-        self.scope = scope;
+        let mut properties = self.definition.computed.iter();
+        let property = properties.find(|property| property.name() == name)?;
+        self.n_expressions += property.n_expressions;
+        let base = Expr::Computed(Arc::clone(property));
         Some(if rest.is_empty() {
             base
         } else {

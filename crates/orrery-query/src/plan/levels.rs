@@ -95,6 +95,13 @@ impl Levels {
         let levels = match expr {
             Expr::Constant(value) => value.as_ref().map_or(0, |value| value.depth()),
             Expr::Path { up, steps } => self.frame(*up).saturating_sub(steps.len()),
+            Expr::Computed(property) => {
+                let item = self.frames.first().copied().unwrap_or(0);
+                let around = std::mem::replace(&mut self.frames, vec![item; 2]);
+                let value = self.expr(property.value());
+                self.frames = around;
+                value
+            }
             Expr::Access { base, steps } => self.expr(base).saturating_sub(steps.len()),
             Expr::Index { base, index } => {
                 self.expr(index);

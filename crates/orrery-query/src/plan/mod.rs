@@ -23,6 +23,7 @@ mod simple;
 pub(crate) use expr::{Block, Collection, Expr, Grouping, Source, Step};
 pub(crate) use expressions::negated;
 pub use fan_out::{Feature, Features, QueryPlan, check_compositions, query_plan};
+pub(crate) use needs::survey_value;
 pub(crate) use order::{Ordering, SortKey};
 pub(crate) use rank::{Ranking, Score};
 

@@ -46,6 +46,16 @@ impl Plan {
     }
 }
 
+/// Adds the parts of an item that the value of a computed property is made of.
+pub(crate) fn survey_value(value: &Expr, wanted: &mut Wanted) {
+    let mut survey = Survey {
+        wanted: std::mem::take(wanted),
+        frames: vec![Some(Vec::new())],
+    };
+    survey.computed(value);
+    *wanted = survey.wanted;
+}
+
 struct Survey {
     wanted: Wanted,
     /// The path of the item that each frame is bound to; `None` for what is computed.
@@ -134,6 +144,13 @@ impl Survey {
         Some(path)
     }
 
+    /// Sees the item, and the item by the name that its query gives it.
+    fn computed(&mut self, value: &Expr) {
+        let around = std::mem::replace(&mut self.frames, vec![Some(Vec::new()); 2]);
+        self.expr(value);
+        self.frames = around;
+    }
+
     fn exprs<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Expr>) {
         exprs.into_iter().for_each(|expr| self.expr(expr));
     }
@@ -146,6 +163,7 @@ impl Survey {
                 }
             }
             Expr::Constant(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
+            Expr::Computed(property) => self.computed(property.value()),
             Expr::Access { base, .. } => self.expr(base),
             Expr::Index { base, index } => self.exprs([&**base, index]),
             Expr::Array(operands) | Expr::And(operands) | Expr::Or(operands) | Expr::Coalesce(operands) => {

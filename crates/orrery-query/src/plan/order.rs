@@ -1,5 +1,7 @@
 //! ORDER BY: which expressions can be sorted by, and how.
 
+use std::sync::Arc;
+
 use orrery_model::container::index_rules::IndexRules;
 
 use super::compiler::Compiler;
@@ -190,10 +192,10 @@ impl Compiler<'_> {
 
 /// Whether the policy keeps a path out of the index. What the service writes itself, computed properties and elements of
 /// arrays are sorted without one.
-fn is_excluded(place: &Place, rules: &IndexRules, computed: &[ComputedProperty]) -> bool {
+fn is_excluded(place: &Place, rules: &IndexRules, computed: &[Arc<ComputedProperty>]) -> bool {
     let Some(names) = names(place) else { return false };
     let Some(first) = names.first() else { return false };
-    if IndexRules::is_system_property(first) || computed.iter().any(|property| property.name == *first) {
+    if IndexRules::is_system_property(first) || computed.iter().any(|property| property.name() == first) {
         return false;
     }
     let place = names.iter().fold(rules.root(), |place, name| place.member(name));

@@ -95,6 +95,7 @@ impl Allowance {
         self.take(1)
             && match expr {
                 Expr::Constant(_) | Expr::Path { .. } | Expr::GroupKey { .. } | Expr::Aggregate { .. } => true,
+                Expr::Computed(property) => self.covers(property.value()),
                 Expr::Access { base, .. }
                 | Expr::Negate(base)
                 | Expr::Plus(base)

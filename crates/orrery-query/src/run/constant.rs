@@ -10,6 +10,7 @@ use orrery_model::{Error, Status, Value};
 use super::budget::{Budget, Meter, Pace, Progress};
 use super::evaluate::Evaluator;
 use super::frame::Frame;
+use crate::computed::ComputedProperty;
 use crate::error::Result;
 use crate::functions::Environment;
 use crate::plan::Expr;
@@ -67,6 +68,27 @@ impl Constants {
     }
 }
 
+/// What a computed property may take for an index: its item's writer waits for it.
+const COMPUTING_WORK_MAX: u64 = 1 << 22;
+const COMPUTING_MEMORY_BYTES_MAX: usize = 4 << 20;
+
+/// The value of a computed property, or that it takes too much.
+pub(crate) fn compute(property: &ComputedProperty, item: &Value, planar: bool) -> Result<Option<Value>> {
+    let mut budget = Little {
+        work_max: COMPUTING_WORK_MAX,
+    };
+    let evaluator = Evaluator {
+        environment: Environment::new(0, 0, planar).with_work_max(COMPUTING_WORK_MAX),
+        functions: None,
+        meter: Meter::new(&mut budget, COMPUTING_MEMORY_BYTES_MAX).asking_after(COMPUTING_WORK_MAX + 1),
+        counts_all: true,
+    };
+    let item = Frame::root(Some(item));
+    let named = item.inner(item.item());
+    let value = evaluator.eval(property.value(), &named)?;
+    Ok(value.map(|value| value.into_owned()))
+}
+
 /// Ends an evaluation that takes more than a little.
 struct Little {
     work_max: u64,
@@ -106,6 +128,7 @@ fn is_constant(expr: &Expr) -> bool {
         Expr::Constant(_) => true,
         Expr::Path { .. } | Expr::Subquery { .. } | Expr::Let { .. } | Expr::UserCall { .. } => false,
         Expr::GroupKey { .. } | Expr::Aggregate { .. } => false,
+        Expr::Computed(property) => is_constant(property.value()),
         Expr::Access { base, .. } => is_constant(base),
         Expr::Index { base, index } => is_constant(base) && is_constant(index),
         Expr::Array(items) | Expr::Coalesce(items) | Expr::And(items) | Expr::Or(items) => {

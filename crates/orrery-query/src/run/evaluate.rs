@@ -45,6 +45,12 @@ impl Evaluator<'_> {
         Ok(match expr {
             Expr::Constant(value) => value.as_ref().map(Cow::Borrowed),
             Expr::Path { up, steps } => frame.value(*up).and_then(|value| walk(value, steps)).map(Cow::Borrowed),
+            Expr::Computed(property) => {
+                let item = Frame::root(frame.item());
+                let named = item.inner(frame.item());
+                let value = self.eval(property.value(), &named)?;
+                value.map(|value| Cow::Owned(value.into_owned()))
+            }
             Expr::Access { base, steps } => self.eval(base, frame)?.and_then(|base| walk_computed(base, steps)),
             Expr::Index { base, index } => self.index(base, index, frame)?,
             Expr::Array(items) => Some(Cow::Owned(self.array(items, frame)?)),

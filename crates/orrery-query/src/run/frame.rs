@@ -42,6 +42,18 @@ impl<'f> Frame<'f> {
         (0..up).fold(self, |frame, _| frame.up.expect("planning counted the frames"))
     }
 
+    /// What the outermost frame holds.
+    pub fn item(&self) -> Option<&'f Value> {
+        let mut frame = self;
+        while let Some(outer) = frame.up {
+            frame = outer;
+        }
+        match frame.bound {
+            Bound::Value(value) => value,
+            Bound::Group(_) => None,
+        }
+    }
+
     pub fn value(&'f self, up: usize) -> Option<&'f Value> {
         match self.ancestor(up).bound {
             Bound::Value(value) => value,

@@ -22,7 +22,7 @@ mod stream;
 
 pub(crate) use budget::STEP_WORK;
 pub use budget::{Budget, Pace, Progress, Unlimited};
-pub(crate) use constant::Constants;
+pub(crate) use constant::{Constants, compute};
 pub use cursor::{Content, Cursor, Item, ListCursor};
 pub use evaluate::UserFunctions;
 pub use item::Row;
