@@ -6,7 +6,7 @@ use orrery_model::{ContainerDefinition, Result};
 use orrery_query::index::Indexing;
 
 /// A definition in every respect, which in addition knows how items are indexed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IndexedDefinition {
     definition: ContainerDefinition,
     indexing: Indexing,

@@ -12,11 +12,11 @@ use orrery_model::{
     Timestamp,
 };
 
+use crate::IndexedDefinition;
 use crate::command::{Action, Command, Decision, Step};
 use crate::decide::{Context, decide};
 use crate::draft::{Identity, ItemDraft};
 use crate::keys::EpkForm;
-use crate::IndexedDefinition;
 use crate::project::project;
 use crate::quota::FullKeys;
 use crate::storage::{self, Scan, View, ViewWrite};

@@ -86,7 +86,10 @@ pub fn check_computed_properties(fields: &Object) -> Result<()> {
 /// The computed properties of a container, as far as they make sense: a query that does not would make no sense in any other.
 /// `definition` is what else queries depend on.
 pub(crate) fn of_container(fields: &Object, definition: &Definition) -> Vec<Arc<ComputedProperty>> {
-    read_all(fields, definition).filter_map(Result::ok).map(Arc::new).collect()
+    read_all(fields, definition)
+        .filter_map(Result::ok)
+        .map(Arc::new)
+        .collect()
 }
 
 fn read_all(fields: &Object, definition: &Definition) -> impl Iterator<Item = Result<ComputedProperty>> {

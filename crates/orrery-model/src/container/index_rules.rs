@@ -174,7 +174,12 @@ impl IndexRules {
 
     /// Whether the policy names a computed property. What is said of everything says nothing of those.
     fn names_computed(&self, name: &str) -> bool {
-        let in_composite = |index: &CompositeIndex| index.parts.iter().any(|part| part.path.first().is_some_and(|first| first == name));
+        let in_composite = |index: &CompositeIndex| {
+            index
+                .parts
+                .iter()
+                .any(|part| part.path.first().is_some_and(|first| first == name))
+        };
         self.enabled && (self.computed_property(name).reaches_anything() || self.composites.iter().any(in_composite))
     }
 
@@ -469,14 +474,24 @@ mod tests {
         assert_eq!(named("q").computed(), ["low"]);
         assert!(named("q").computed_property("low").is_indexed());
         assert!(!named("q").computed_property("low").member("x").is_indexed());
-        let below = rules(r#"{"includedPaths":[{"path":"/low/*"}],"excludedPaths":[{"path":"/*"}]}"#, "q");
+        let below = rules(
+            r#"{"includedPaths":[{"path":"/low/*"}],"excludedPaths":[{"path":"/*"}]}"#,
+            "q",
+        );
         assert!(below.computed_property("low").member("x").is_indexed());
-        let excluded = rules(r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/low/?"}]}"#, "q");
+        let excluded = rules(
+            r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/low/?"}]}"#,
+            "q",
+        );
         assert!(excluded.computed().is_empty());
         let composite = r#"{"compositeIndexes":[[{"path":"/a"},{"path":"/other"}]]}"#;
         assert_eq!(rules(composite, "q").computed(), ["other"]);
         assert!(rules(r#"{"indexingMode":"none"}"#, "q").computed().is_empty());
-        assert_ne!(named("q").fingerprint(), named("p").fingerprint(), "entries depend on the query");
+        assert_ne!(
+            named("q").fingerprint(),
+            named("p").fingerprint(),
+            "entries depend on the query"
+        );
     }
 
     #[test]

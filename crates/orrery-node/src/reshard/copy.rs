@@ -8,6 +8,7 @@ use bytes::Bytes;
 use orrery_model::id::ChainHash;
 use orrery_model::log::{Opened, Operation, Transaction};
 use orrery_model::{EpkRange, Epoch, Error, LogId, Lsn, PartitionId, Position, Result, Status};
+use orrery_partition::IndexedDefinition;
 use orrery_partition::command::Command;
 use orrery_partition::decide::unreadable;
 use orrery_partition::keys::{self, EpkForm};
@@ -195,7 +196,8 @@ async fn catch_up(entry: &Arc<ContainerEntry>, sources: &mut [Source], children:
                 for ((child, view), definitions) in children.iter().zip(&mut views).zip(&definitions) {
                     // As the parent was defined then, not as the container is now: versions are kept or not by it.
                     let definition = definitions.definition_in(view).map_err(unreadable)?;
-                    let definition = definition.unwrap_or_else(|| Arc::clone(&entry.definition));
+                    let definition =
+                        definition.unwrap_or_else(|| Arc::new(IndexedDefinition::new((*entry.definition).clone())));
                     let writes = reshard::tail(&definition, view, transaction, &child.range).map_err(unreadable)?;
                     view.apply(writes);
                 }

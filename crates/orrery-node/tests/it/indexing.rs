@@ -144,7 +144,9 @@ async fn a_computed_property_that_the_policy_names_is_searched_and_sorted_by_its
             "computedProperties":[{{"name":"half","query":"{half}"}},{{"name":"label","query":"SELECT VALUE UPPER(c.tag) FROM c"}}]"#
         )
     };
-    world.with_container(&format!(",{}", fields("SELECT VALUE c.n / 2 FROM c"))).await;
+    world
+        .with_container(&format!(",{}", fields("SELECT VALUE c.n / 2 FROM c")))
+        .await;
     for n in 0..N_ITEMS {
         let body = format!(r#"{{"id":"i{n}","pk":"p{}","n":{n},"tag":"t{}"}}"#, n % 7, n % 100);
         world.create(&format!("p{}", n % 7), &body).await.unwrap();

@@ -288,9 +288,9 @@ fn expected_index(bench: &Bench) -> BTreeSet<Bytes> {
     let mut expected = BTreeSet::new();
     for ((epk, number), (_, item)) in items(bench) {
         if state.index.covers(&keys::item(bench.form(), &epk, number)) {
-            let (rules, nothing) = (bench.definition.index_rules(), MapView::default());
+            let (indexing, nothing) = (bench.definition.indexing(), MapView::default());
             let place = (&epk, number);
-            let writes = index::changes(rules, &nothing, bench.form(), place, None, Some(&item)).unwrap();
+            let writes = index::changes(indexing, &nothing, bench.form(), place, None, Some(&item)).unwrap();
             let (shapes, entries): (Vec<_>, Vec<_>) =
                 writes.into_iter().map(|(key, _)| key).partition(|key| is_shape(key));
             assert!(

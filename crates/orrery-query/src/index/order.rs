@@ -114,7 +114,11 @@ impl IndexOrder {
 
     /// What an item is sorted by, given the parts of it that are wanted; `None` when a computed value cannot be in an index.
     pub fn values(&self, item: &Value) -> Option<SortedBy> {
-        self.parts.iter().map(|part| part.value(item)).collect::<Option<_>>().map(SortedBy)
+        self.parts
+            .iter()
+            .map(|part| part.value(item))
+            .collect::<Option<_>>()
+            .map(SortedBy)
     }
 
     /// The code of an item's values, as its entry must have it.
@@ -206,11 +210,12 @@ fn computed_in(expr: &Expr) -> Option<&Arc<ComputedProperty>> {
 
 fn composite(index: &CompositeIndex, parts: &[Part], wanted: &[bool]) -> Option<IndexOrder> {
     let same_paths = index.parts.len() == parts.len()
-        && index
-            .parts
-            .iter()
-            .zip(parts)
-            .all(|(part, asked)| asked.path.names().is_some_and(|names| names.iter().eq(part.path.iter())));
+        && index.parts.iter().zip(parts).all(|(part, asked)| {
+            asked
+                .path
+                .names()
+                .is_some_and(|names| names.iter().eq(part.path.iter()))
+        });
     if !same_paths {
         return None;
     }

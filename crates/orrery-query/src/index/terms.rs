@@ -62,13 +62,16 @@ impl Indexing {
 
     /// The computed values of an item; `None` when an index cannot hold one of them.
     fn compute(&self, item: &Value) -> Option<Vec<ComputedValue<'_>>> {
-        let value = |property: &'_ Arc<ComputedProperty>| match property.of(item) {
-            Indexable::Value(value) => Some(Some(value)),
-            Indexable::Undefined => Some(None),
-            Indexable::Unknown => None,
-        };
-        let named = |property| Some((ComputedProperty::name(property), value(property)?));
-        self.computed.iter().map(named).collect()
+        let mut values = Vec::with_capacity(self.computed.len());
+        for property in &self.computed {
+            let value = match property.of(item) {
+                Indexable::Value(value) => Some(value),
+                Indexable::Undefined => None,
+                Indexable::Unknown => return None,
+            };
+            values.push((property.name(), value));
+        }
+        Some(values)
     }
 }
 
@@ -200,7 +203,10 @@ impl Terms {
         for part in &index.parts {
             let from = self.bytes.len();
             let first = part.path.first();
-            let (begins_with, rest) = match computed.iter().find(|(name, _)| first.is_some_and(|first| first == name)) {
+            let (begins_with, rest) = match computed
+                .iter()
+                .find(|(name, _)| first.is_some_and(|first| first == name))
+            {
                 Some((_, value)) => (value.as_ref(), &part.path[1..]),
                 None => (Some(item), part.path.as_slice()),
             };
@@ -407,9 +413,17 @@ mod tests {
         assert_eq!(n_terms(""), 1, "the id alone");
         assert_eq!(n_terms(r#"{"path":"/low/?"}"#), 2);
         assert_eq!(n_terms(r#"{"path":"/part/n/?"}"#), 2);
-        assert_eq!(n_terms(r#"{"path":"/part/*"}"#), 6, "the object, its number, its array and two elements");
+        assert_eq!(
+            n_terms(r#"{"path":"/part/*"}"#),
+            6,
+            "the object, its number, its array and two elements"
+        );
         let everything = computed(EVERYTHING);
-        assert_eq!(Terms::of(&everything, &item).n_terms(), 6, "what is said of everything says nothing of them");
+        assert_eq!(
+            Terms::of(&everything, &item).n_terms(),
+            6,
+            "what is said of everything says nothing of them"
+        );
     }
 
     #[test]
@@ -420,7 +434,10 @@ mod tests {
         assert_eq!(computed.n_terms(), 3);
         assert_eq!(stored.n_terms(), 2);
         assert!(computed.paths().contains(&PathHash::ROOT.computed("low")));
-        assert!(!stored.paths().contains(&PathHash::ROOT.computed("low")), "nothing is computed of it");
+        assert!(
+            !stored.paths().contains(&PathHash::ROOT.computed("low")),
+            "nothing is computed of it"
+        );
     }
 
     #[test]
@@ -490,7 +507,7 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner, 0..4).prop_map(Value::Array),
                 object.prop_map(|members| {
-                    let mut object = orrery_model::json::Object::new();
+                    let mut object = Object::new();
                     members.into_iter().for_each(|(name, value)| object.insert(name, value));
                     Value::Object(object)
                 }),

@@ -1,6 +1,7 @@
 //! Expressions: names become frames, literals become constants.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use orrery_model::{Number, Value};
 
