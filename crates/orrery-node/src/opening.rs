@@ -1,6 +1,7 @@
 //! Partitions are opened, closed and given up: the one place that decides in which role a log is opened.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use orrery_model::log::{Opened, Operation as LogOperation};
@@ -10,6 +11,7 @@ use orrery_partition::decide::unreadable;
 use orrery_partition::state::PartitionState;
 use orrery_partition::storage::{Log, Role, StorageError};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{ContainerEntry, RangeEntry};
@@ -19,6 +21,10 @@ use crate::partition::{Commitment, Partition};
 use crate::quota::Quota;
 use crate::throttle::Throttle;
 use crate::writer::{INBOX, Writer};
+
+/// Logs that the servers are asked for at once, and for how long.
+const ASKED_AT_ONCE: usize = 32;
+const ASKED_FOR: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Opens a partition's log, brings it up to the container's definition, and starts its writer.
@@ -231,6 +237,9 @@ impl Node {
     /// Opens every partition the catalogue names that is not open yet.
     pub(crate) async fn open_all(&self) -> Result<()> {
         let containers: Vec<Arc<ContainerEntry>> = self.control.catalogue().containers().cloned().collect();
+        if self.duty.clustered {
+            self.ask_for_unknown(&containers).await?;
+        }
         let owners: HashMap<LogId, Epoch> = self
             .store
             .list()
@@ -256,6 +265,31 @@ impl Node {
             }
             self.set_throttles(&container);
         }
+        Ok(())
+    }
+
+    /// A node of a cluster does not hear of every log that another has made: it asks for those that the catalogue names.
+    async fn ask_for_unknown(&self, containers: &[Arc<ContainerEntry>]) -> Result<()> {
+        let known: HashSet<LogId> = self
+            .store
+            .list()
+            .map_err(unreadable)?
+            .iter()
+            .map(|info| info.log)
+            .collect();
+        let mut asking = JoinSet::new();
+        for range in containers.iter().flat_map(|container| &container.ranges) {
+            if known.contains(&range.log) {
+                continue;
+            }
+            if asking.len() == ASKED_AT_ONCE {
+                asking.join_next().await;
+            }
+            let (store, log) = (Arc::clone(&self.store), range.log);
+            asking.spawn(async move { tokio::time::timeout(ASKED_FOR, store.mark(log)).await });
+        }
+        // One that does not answer is asked again when somebody misses it.
+        while asking.join_next().await.is_some() {}
         Ok(())
     }
 

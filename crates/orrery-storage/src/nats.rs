@@ -35,6 +35,7 @@ use crate::embedded::EmbeddedStore;
 use crate::fence::Claim;
 
 use bus::Bus;
+use following::Line;
 use log::NatsLog;
 use message::{Change, Owner, Standing};
 use publish::Outcome;
@@ -95,6 +96,10 @@ struct Shared {
     /// Are the streams mirrors of another region's? Then nothing is added to them, and they may be behind what is known.
     mirrored: AtomicBool,
     tails: Mutex<BTreeMap<LogId, Arc<Tail>>>,
+    /// Logs that this store owns. Whoever follows the others is told also when there is another log.
+    owned: watch::Sender<BTreeSet<LogId>>,
+    /// What is followed of each stream, once it is.
+    lines: watch::Sender<BTreeMap<u64, Line>>,
     seeding: Mutex<BTreeSet<LogId>>,
     /// Counts what has been taken in of what others added.
     arrivals: watch::Sender<u64>,
@@ -160,6 +165,8 @@ impl NatsStore {
             instance: nonce(),
             mirrored: AtomicBool::new(mirrored),
             tails: Mutex::default(),
+            owned: watch::Sender::default(),
+            lines: watch::Sender::default(),
             seeding: Mutex::default(),
             arrivals: watch::Sender::default(),
             tasks: TaskTracker::new(),
@@ -317,6 +324,11 @@ impl Shared {
         let mut logs: BTreeSet<LogId> = self.bus.logs(idx).await?.into_iter().collect();
         let held = self.local.list()?.into_iter().map(|info| info.log);
         logs.extend(held.filter(|log| self.bus.stream_of(*log) == idx));
+        self.catch_up_logs(logs).await
+    }
+
+    /// Brings the copies of these logs up to the streams.
+    async fn catch_up_logs(self: &Arc<Self>, logs: impl IntoIterator<Item = LogId>) -> Result<()> {
         let caught_up = futures::stream::iter(logs.into_iter().map(|log| {
             let shared = self.clone();
             // A log half taken in must not be left so when whoever waits goes away.
@@ -337,7 +349,18 @@ impl Shared {
     async fn catch_up(&self, log: LogId) -> Result<()> {
         let tail = self.tail(log).await?;
         let mut known = tail.known.lock().await;
-        tail.catch_up(self, &mut known).await
+        self.catch_up_tail(&tail, &mut known).await.map(drop)
+    }
+
+    /// Whether the log was not held here before, or no longer is.
+    async fn catch_up_tail(&self, tail: &Tail, known: &mut Known) -> Result<bool> {
+        let was_held = self.local.info(tail.id).is_some();
+        tail.catch_up(self, known).await?;
+        let is_news = self.local.info(tail.id).is_some() != was_held;
+        if is_news {
+            self.owned.send_modify(|_| ());
+        }
+        Ok(is_news)
     }
 
     async fn open(self: Arc<Self>, log: LogId, role: Role) -> Result<NatsLog> {
@@ -347,6 +370,10 @@ impl Shared {
         self.claim(&tail, &mut known, role).await?;
         let local = self.local.open_log(log, role).await?;
         drop(known);
+        self.owned.send_modify(|owned| match role {
+            Role::Own { .. } => drop(owned.insert(log)),
+            Role::Follow => drop(owned.remove(&log)),
+        });
         Ok(NatsLog::new(self, tail, Arc::new(local), role))
     }
 
@@ -402,8 +429,13 @@ impl Shared {
     async fn mark(&self, log: LogId) -> Result<Option<Mark>> {
         let tail = self.tail(log).await?;
         let mut known = tail.known.lock().await;
-        tail.catch_up(self, &mut known).await?;
-        Ok(known.standing.map(|standing| standing.mark()))
+        let is_news = self.catch_up_tail(&tail, &mut known).await?;
+        let mark = known.standing.map(|standing| standing.mark());
+        drop(known);
+        if is_news && mark.is_some() {
+            self.is_followed(log).await;
+        }
+        Ok(mark)
     }
 
     /// Drops a log as it was when this process last looked.

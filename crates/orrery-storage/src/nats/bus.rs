@@ -15,6 +15,7 @@ use futures::StreamExt as _;
 use orrery_model::LogId;
 use orrery_partition::storage::{Result, StorageError};
 
+use super::following::Line;
 use super::lane::Lane;
 use super::message::StreamSequence;
 use super::patience::patiently;
@@ -174,14 +175,19 @@ impl Bus {
         Ok(logs)
     }
 
-    /// Messages of all logs of a stream from now on: log, sequence and payload.
+    /// Messages of a stream from now on, of all its logs or of some: log, sequence and payload.
     pub(super) async fn consume(
         &self,
         idx: u64,
+        line: &Line,
     ) -> Result<impl futures::Stream<Item = Result<(LogId, StreamSequence, Bytes)>> + Send + Unpin + use<>> {
         let prefix = self.log_prefix(idx);
+        let filter_subjects = match line {
+            Line::Whole => vec![format!("{prefix}*")],
+            Line::Logs(logs) => logs.iter().map(|log| format!("{prefix}{log}")).collect(),
+        };
         let config = pull::OrderedConfig {
-            filter_subject: format!("{prefix}*"),
+            filter_subjects,
             deliver_policy: DeliverPolicy::New,
             ..pull::OrderedConfig::default()
         };

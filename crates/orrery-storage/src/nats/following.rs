@@ -1,17 +1,19 @@
 //! A node that stands by: its copy follows what the owners of all logs write, so that it can answer reads and take over at once.
 //!
-//! Every stream is consumed as it grows. What has arrived in order is applied as it is, all of it at once; anything else, and every
+//! Every stream is consumed as it grows, apart from the logs that this node owns. What has arrived in order is applied as it is, all of it at once; anything else, and every
 //! silence that lasts, makes the node look at the ends of the logs itself, so a consumer that stalls without saying so delays it for seconds and
 //! no more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use orrery_model::LogId;
-use orrery_partition::storage::Result;
+use orrery_partition::storage::{Result, Store as _};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use super::message::{Message, StreamSequence};
@@ -51,23 +53,105 @@ impl NatsStore {
     }
 }
 
+/// The logs of a stream that are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// All there are, and those to come.
+    Whole,
+    /// Those that others may add to. What this store adds itself would only be thrown away.
+    Logs(BTreeSet<LogId>),
+}
+
+impl Line {
+    fn has(&self, log: LogId) -> bool {
+        match self {
+            Line::Whole => true,
+            Line::Logs(logs) => logs.contains(&log),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Line::Logs(logs) if logs.is_empty())
+    }
+}
+
 /// Follows one stream for ever.
 async fn follow_stream(shared: &Arc<Shared>, idx: u64) {
     loop {
-        if let Err(error) = follow_once(shared, idx).await {
+        if let Err(error) = follow_lines(shared, idx).await {
             tracing::warn!(stream = idx, %error, "a stream cannot be followed now");
         }
+        shared.lines.send_modify(|lines| drop(lines.remove(&idx)));
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Follows one stream until it falls silent or fails.
-async fn follow_once(shared: &Arc<Shared>, idx: u64) -> Result<()> {
-    let messages = shared.bus.consume(idx).await?;
-    // What came before the consumer was there.
-    shared.catch_up_stream(idx).await?;
+/// Follows one stream until it falls silent or fails, whatever this store comes to own meanwhile.
+async fn follow_lines(shared: &Arc<Shared>, idx: u64) -> Result<()> {
+    let mut changes = shared.owned.subscribe();
+    let mut before: Option<Line> = None;
+    loop {
+        changes.mark_unchanged();
+        let line = shared.line(idx);
+        let messages = match line.is_empty() {
+            true => futures::stream::pending().right_stream(),
+            false => shared.bus.consume(idx, &line).await?.left_stream(),
+        };
+        // What came before the consumer was there.
+        match (&before, &line) {
+            (Some(Line::Logs(known)), Line::Logs(logs)) => {
+                let added: Vec<LogId> = logs.difference(known).copied().collect();
+                shared.catch_up_logs(added).await?;
+            }
+            _ => shared.catch_up_stream(idx).await?,
+        }
+        shared.lines.send_modify(|lines| drop(lines.insert(idx, line.clone())));
+        if follow_line(shared, idx, &line, messages, &mut changes).await? == Ended::Silent {
+            return Ok(());
+        }
+        before = Some(line);
+    }
+}
+
+/// Why a line is followed no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Silent,
+    /// Other logs are to be followed.
+    Changed,
+}
+
+async fn follow_line(
+    shared: &Arc<Shared>,
+    idx: u64,
+    line: &Line,
+    messages: impl futures::Stream<Item = Result<(LogId, StreamSequence, Bytes)>> + Unpin,
+    changes: &mut watch::Receiver<BTreeSet<LogId>>,
+) -> Result<Ended> {
     let mut arriving = messages.ready_chunks(TAKEN_AT_ONCE);
-    while let Ok(Some(arrived)) = tokio::time::timeout(SILENCE, arriving.next()).await {
+    let (mut silent_at, mut next_look) = (Instant::now() + SILENCE, Instant::now() + SILENCE);
+    loop {
+        // All are safe to drop: what has arrived and was not taken out is still there.
+        let arrived = tokio::select! {
+            biased;
+            // However many have changed, and change while the next line is begun: that is one change.
+            _ = changes.changed() => match shared.line(idx) == *line {
+                true => continue,
+                false => return Ok(Ended::Changed),
+            },
+            () = tokio::time::sleep_until(silent_at) => return Ok(Ended::Silent),
+            () = tokio::time::sleep_until(next_look), if *line != Line::Whole => {
+                // A log that somebody has made is in no list of logs.
+                shared.catch_up_unknown(idx).await?;
+                next_look = Instant::now() + SILENCE;
+                continue;
+            }
+            arrived = arriving.next() => arrived,
+        };
+        let Some(arrived) = arrived else {
+            return Ok(Ended::Silent);
+        };
+        silent_at = Instant::now() + SILENCE;
         let mut by_log = BTreeMap::new();
         for message in arrived {
             let (log, sequence, payload) = message?;
@@ -76,13 +160,40 @@ async fn follow_once(shared: &Arc<Shared>, idx: u64) -> Result<()> {
         }
         shared.arrived(by_log).await?;
     }
-    Ok(())
 }
 
 /// Sequence and payload of messages that arrived, in their order.
 type Arrived = Vec<(StreamSequence, Bytes)>;
 
 impl Shared {
+    /// The logs of a stream that others may add to.
+    fn line(&self, idx: u64) -> Line {
+        let owned = self.owned.borrow().clone();
+        if !owned.iter().any(|log| self.bus.stream_of(*log) == idx) {
+            return Line::Whole;
+        }
+        let is_others = |log: &LogId| self.bus.stream_of(*log) == idx && !owned.contains(log);
+        let held = self.local.list().unwrap_or_default().into_iter().map(|info| info.log);
+        Line::Logs(held.filter(is_others).collect())
+    }
+
+    /// Waits until what others add to a log arrives by itself, where its stream is followed at all.
+    pub(super) async fn is_followed(&self, log: LogId) {
+        let idx = self.bus.stream_of(log);
+        let mut lines = self.lines.subscribe();
+        let arrives = lines.wait_for(|lines| lines.get(&idx).is_none_or(|line| line.has(log)));
+        // Otherwise it is found at the end of the log, a little later.
+        let _ = tokio::time::timeout(PAUSE, arrives).await;
+    }
+
+    /// Learns of logs of a stream that this store has not heard of.
+    async fn catch_up_unknown(self: &Arc<Self>, idx: u64) -> Result<()> {
+        let mut logs = self.bus.logs(idx).await?;
+        let known: BTreeSet<LogId> = self.tails().keys().copied().collect();
+        logs.retain(|log| !known.contains(log));
+        self.catch_up_logs(logs).await
+    }
+
     /// Takes in messages that arrived by themselves. Runs to its end also when the follower is stopped meanwhile.
     async fn arrived(self: &Arc<Self>, by_log: BTreeMap<LogId, Arrived>) -> Result<()> {
         let mut others = Vec::new();
