@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// The kernel's clock ticks per second on every Linux we run on.
 const TICKS_PER_SECOND: u64 = 100;
@@ -38,6 +38,24 @@ pub fn cpu_fine(pid: u32) -> Result<Duration> {
         nanoseconds += text.split(' ').next().context("the first field")?.parse::<u64>()?;
     }
     Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// Cores of this machine.
+pub fn cores() -> usize {
+    std::fs::read_to_string("/proc/cpuinfo").map_or(1, |text| text.matches("processor\t").count().max(1))
+}
+
+/// Lets all threads of a process, and those they begin, run on these cores only.
+pub fn pin(pid: u32, cores: &str) -> Result<()> {
+    let mut command = std::process::Command::new("taskset");
+    command.args(["--all-tasks", "--pid", "--cpu-list", cores, &pid.to_string()]);
+    let done = command.output().context("taskset, of util-linux, is needed")?;
+    ensure!(
+        done.status.success(),
+        "a process cannot be held to core {cores}: {}",
+        String::from_utf8_lossy(&done.stderr).trim()
+    );
+    Ok(())
 }
 
 /// Memory of a process that is in RAM.

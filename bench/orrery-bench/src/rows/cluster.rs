@@ -39,9 +39,24 @@ const LOOK: Duration = Duration::from_millis(2);
 const SPREAD_MAX: Duration = Duration::from_secs(30);
 
 pub async fn rows(settings: &Settings) -> Result<Vec<Row>> {
-    let mut rows = vec![against_messages(settings).await?, against_embedded(settings).await?];
+    let mut rows = vec![against_messages(settings, "").await?];
+    if usage::cores() > 1 {
+        rows.push(servers_apart(settings).await?);
+    }
+    rows.push(against_embedded(settings).await?);
     rows.extend(against_one_node(settings).await?);
     Ok(rows)
+}
+
+/// Where servers have machines of their own, what a node adds to a message is done while others are stored: here the servers
+/// have the first core, and client and node share the second, with and without a node in between.
+async fn servers_apart(settings: &Settings) -> Result<Row> {
+    let all = format!("0-{}", usage::cores() - 1);
+    let own = std::process::id();
+    usage::pin(own, "1")?;
+    let row = against_messages(settings, ", servers on a core of their own").await;
+    usage::pin(own, &all)?;
+    row
 }
 
 /// Servers, and nodes on them.
@@ -137,9 +152,13 @@ impl Cluster {
 }
 
 /// Creates through a node on three servers, against messages of the same size in the same number of logs.
-async fn against_messages(settings: &Settings) -> Result<Row> {
+async fn against_messages(settings: &Settings, conditions: &str) -> Result<Row> {
     let scratch = settings.scratch()?;
     let cluster = Cluster::start(scratch.path(), 3, 1).await?;
+    if !conditions.is_empty() {
+        let servers = cluster.servers.servers.iter().filter_map(|server| server.pid());
+        servers.into_iter().try_for_each(|server| usage::pin(server, "0"))?;
+    }
     make_container(cluster.nodes[0].port).await?;
     cluster.spread().await?;
     let mut ours = cluster.workers(&creates(0), 201).await?;
@@ -180,7 +199,7 @@ async fn against_messages(settings: &Settings) -> Result<Row> {
     }
     let (ours, limit) = (median_sample(&samples), median(limits));
     Ok(Row::at_least(
-        "durable create in a cluster, three replicas",
+        &format!("durable create in a cluster, three replicas{conditions}"),
         ours,
         format!("bare messages of {:.0} KB: {limit:.0}/s", median(groups)),
         ours.per_second / limit,

@@ -184,14 +184,16 @@ impl IndexRules {
     }
 
     /// Names what index entries are made by. Words depend on the language of their text, cells on the surface, and computed
-    /// values on their queries.
+    /// values on their queries and on whatever functions in them look up.
     fn fingerprint_of(&self, policy: &Object, fields: &Object) -> u64 {
         let mut text = Vec::new();
         json::print(&Value::Object(policy.clone()), &mut text);
+        let computes = !self.computed.is_empty();
         let depends_on = [
-            ("fullTextPolicy", policy.get("fullTextIndexes").is_some()),
-            ("geospatialConfig", policy.get("spatialIndexes").is_some()),
-            ("computedProperties", !self.computed.is_empty()),
+            ("fullTextPolicy", computes || policy.get("fullTextIndexes").is_some()),
+            ("geospatialConfig", computes || policy.get("spatialIndexes").is_some()),
+            ("computedProperties", computes),
+            ("vectorEmbeddingPolicy", computes),
         ];
         for (field, depends) in depends_on {
             if let Some(other) = fields.get(field).filter(|_| depends) {

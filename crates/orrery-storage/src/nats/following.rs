@@ -89,7 +89,7 @@ async fn follow_stream(shared: &Arc<Shared>, idx: u64) {
 /// Follows one stream until it falls silent or fails, whatever this store comes to own meanwhile.
 async fn follow_lines(shared: &Arc<Shared>, idx: u64) -> Result<()> {
     let mut changes = shared.owned.subscribe();
-    let mut before: Option<Line> = None;
+    let mut has_all = false;
     loop {
         changes.mark_unchanged();
         let line = shared.line(idx);
@@ -97,19 +97,16 @@ async fn follow_lines(shared: &Arc<Shared>, idx: u64) -> Result<()> {
             true => futures::stream::pending().right_stream(),
             false => shared.bus.consume(idx, &line).await?.left_stream(),
         };
-        // What came before the consumer was there.
-        match (&before, &line) {
-            (Some(Line::Logs(known)), Line::Logs(logs)) => {
-                let added: Vec<LogId> = logs.difference(known).copied().collect();
-                shared.catch_up_logs(added).await?;
-            }
+        // What came before the consumer was there, and what the one before it had not given yet.
+        match &line {
+            Line::Logs(logs) if has_all => shared.catch_up_logs(logs.iter().copied()).await?,
             _ => shared.catch_up_stream(idx).await?,
         }
+        has_all = true;
         shared.lines.send_modify(|lines| drop(lines.insert(idx, line.clone())));
         if follow_line(shared, idx, &line, messages, &mut changes).await? == Ended::Silent {
             return Ok(());
         }
-        before = Some(line);
     }
 }
 

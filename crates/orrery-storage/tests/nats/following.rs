@@ -1,10 +1,11 @@
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use orrery_model::{LogId, Position};
 use orrery_nats_server::{Server, Settings};
 use orrery_partition::storage::{Role, StorageError, Store as _};
 
-use crate::rig::{PATIENCE, open, own, settings, verified_keys};
+use crate::rig::{PATIENCE, client, open, own, settings, verified_keys};
 use crate::support::write;
 
 const LOG: LogId = LogId(5);
@@ -77,4 +78,61 @@ async fn a_node_that_stands_by_goes_on_after_its_server_was_killed() {
         server.restart().unwrap();
     }
     assert_eq!(verified_keys(&*copy).await.len(), 3);
+}
+
+/// The logs that the consumers of a stream are sent, by their subjects; every consumer's by itself, sorted.
+async fn consumed(jetstream: &async_nats::jetstream::Context, stream: &str) -> Vec<Vec<String>> {
+    let stream = jetstream.get_stream(stream).await.unwrap();
+    let consumers: Vec<_> = stream.consumers().map(Result::unwrap).collect().await;
+    let logs = |subject: &String| subject.rsplit('.').next().unwrap().to_owned();
+    let mut all: Vec<Vec<String>> = consumers
+        .iter()
+        .map(|consumer| match consumer.config.filter_subjects.as_slice() {
+            [] => vec![logs(&consumer.config.filter_subject)],
+            subjects => subjects.iter().map(logs).collect(),
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_sent_what_others_write_and_nothing_of_its_own_whoever_owns_what() {
+    let server = Server::start(&Settings::default()).unwrap();
+    let urls = vec![server.url()];
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let one = open(&urls, dirs[0].path(), settings("shared", 1)).await;
+    let other = open(&urls, dirs[1].path(), settings("shared", 1)).await;
+    let jetstream = async_nats::jetstream::new(client(&urls).await);
+    // Two logs of one stream.
+    let (mine, yours) = (LogId(4), LogId(6));
+    let _following = (one.follow(), other.follow());
+    let my_log = own(&one, mine, 1).await;
+    let your_log = own(&other, yours, 1).await;
+    for n in 0..20 {
+        write(&*my_log, &[(&format!("key {n}"), Some("mine"))]).await.unwrap();
+        write(&*your_log, &[(&format!("key {n}"), Some("yours"))])
+            .await
+            .unwrap();
+    }
+    until(|| one.list().unwrap() == other.list().unwrap() && one.list().unwrap().len() == 2).await;
+    let patience = tokio::time::Instant::now() + PATIENCE;
+    while consumed(&jetstream, "ORRERY_shared_0").await != [["4"], ["6"]] {
+        assert!(
+            tokio::time::Instant::now() < patience,
+            "each is sent the other's log alone"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    // One takes over what the other had, in the middle of its writes.
+    let taken = own(&one, yours, 2).await;
+    let copy = other.open(yours, Role::Follow).await.unwrap();
+    for n in 0..20 {
+        let position = write(&*taken, &[(&format!("late {n}"), Some("mine now"))])
+            .await
+            .unwrap();
+        until(|| copy.head() == position).await;
+    }
+    assert_eq!(verified_keys(&*copy).await.len(), 40);
 }
