@@ -80,20 +80,22 @@ async fn a_node_that_stands_by_goes_on_after_its_server_was_killed() {
     assert_eq!(verified_keys(&*copy).await.len(), 3);
 }
 
-/// The logs that the consumers of a stream are sent, by their subjects; every consumer's by itself, sorted.
-async fn consumed(jetstream: &async_nats::jetstream::Context, stream: &str) -> Vec<Vec<String>> {
+/// Of the consumers of a stream: the logs that each is sent, sorted, and how many messages all have been sent.
+async fn consumed(jetstream: &async_nats::jetstream::Context, stream: &str) -> (Vec<Vec<String>>, u64) {
     let stream = jetstream.get_stream(stream).await.unwrap();
     let consumers: Vec<_> = stream.consumers().map(Result::unwrap).collect().await;
-    let logs = |subject: &String| subject.rsplit('.').next().unwrap().to_owned();
-    let mut all: Vec<Vec<String>> = consumers
+    let log = |subject: &String| subject.rsplit('.').next().unwrap().to_owned();
+    let logs = consumers
         .iter()
         .map(|consumer| match consumer.config.filter_subjects.as_slice() {
-            [] => vec![logs(&consumer.config.filter_subject)],
-            subjects => subjects.iter().map(logs).collect(),
-        })
-        .collect();
-    all.sort();
-    all
+            [] => vec![log(&consumer.config.filter_subject)],
+            subjects => subjects.iter().map(log).collect(),
+        });
+    let n_sent = consumers
+        .iter()
+        .map(|consumer| consumer.delivered.consumer_sequence)
+        .sum();
+    (logs.collect(), n_sent)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,21 +111,32 @@ async fn a_node_is_sent_what_others_write_and_nothing_of_its_own_whoever_owns_wh
     let _following = (one.follow(), other.follow());
     let my_log = own(&one, mine, 1).await;
     let your_log = own(&other, yours, 1).await;
+    let patience = tokio::time::Instant::now() + PATIENCE;
+    let n_sent = loop {
+        // Those that nobody reads any more stay for a while.
+        let (logs, n_sent) = consumed(&jetstream, "ORRERY_shared_0").await;
+        if logs.contains(&vec!["4".to_owned()]) && logs.contains(&vec!["6".to_owned()]) {
+            break n_sent;
+        }
+        assert!(
+            tokio::time::Instant::now() < patience,
+            "each follows the other's log alone"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let copies = (
+        other.open(mine, Role::Follow).await.unwrap(),
+        one.open(yours, Role::Follow).await.unwrap(),
+    );
     for n in 0..20 {
         write(&*my_log, &[(&format!("key {n}"), Some("mine"))]).await.unwrap();
         write(&*your_log, &[(&format!("key {n}"), Some("yours"))])
             .await
             .unwrap();
     }
-    until(|| one.list().unwrap() == other.list().unwrap() && one.list().unwrap().len() == 2).await;
-    let patience = tokio::time::Instant::now() + PATIENCE;
-    while consumed(&jetstream, "ORRERY_shared_0").await != [["4"], ["6"]] {
-        assert!(
-            tokio::time::Instant::now() < patience,
-            "each is sent the other's log alone"
-        );
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| copies.0.head() == my_log.head() && copies.1.head() == your_log.head()).await;
+    let sent = consumed(&jetstream, "ORRERY_shared_0").await.1 - n_sent;
+    assert_eq!(sent, 40, "each message is sent to the other node and to nobody else");
 
     // One takes over what the other had, in the middle of its writes.
     let taken = own(&one, yours, 2).await;
