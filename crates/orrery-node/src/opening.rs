@@ -268,15 +268,15 @@ impl Node {
         Ok(())
     }
 
+    /// The logs that are in the store, whatever the catalogue says.
+    pub(crate) fn held_logs(&self) -> Result<HashSet<LogId>> {
+        let held = self.store.list().map_err(unreadable)?;
+        Ok(held.iter().map(|info| info.log).collect())
+    }
+
     /// A node of a cluster does not hear of every log that another has made: it asks for those that the catalogue names.
     async fn ask_for_unknown(&self, containers: &[Arc<ContainerEntry>]) -> Result<()> {
-        let known: HashSet<LogId> = self
-            .store
-            .list()
-            .map_err(unreadable)?
-            .iter()
-            .map(|info| info.log)
-            .collect();
+        let known = self.held_logs()?;
         let mut asking = JoinSet::new();
         for range in containers.iter().flat_map(|container| &container.ranges) {
             if known.contains(&range.log) {

@@ -101,13 +101,7 @@ impl Node {
 
     /// A log that was dropped and made anew, or begun in a new epoch, is opened again.
     async fn reopen_fenced(&self) -> Result<()> {
-        let exist: HashSet<LogId> = self
-            .store
-            .list()
-            .map_err(unreadable)?
-            .iter()
-            .map(|info| info.log)
-            .collect();
+        let exist = self.held_logs()?;
         for (_, range) in self.all_ranges() {
             let Ok(partition) = self.partition(&range) else {
                 continue;
