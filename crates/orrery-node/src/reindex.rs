@@ -94,14 +94,22 @@ async fn apply(partition: &Partition, container: &ContainerEntry) -> Result<()> 
         let knows_policy = state.definition_version == container.definition_version;
         state.index.is_ready() && (state.index_policy == policy || !knows_policy)
     };
-    while !state(partition)?.is_none_or(|state| is_as_asked(&state) || !state.children.is_empty()) {
+    let mut was_ready = false;
+    loop {
+        let Some(state) = state(partition)?.filter(|state| state.children.is_empty()) else {
+            return Ok(());
+        };
+        // A step that leaves a complete index as it was has nothing to add, whatever the policies are called.
+        if is_as_asked(&state) || (was_ready && state.index.is_ready()) {
+            return Ok(());
+        }
+        was_ready = state.index.is_ready();
         partition
             .command(Command::Reindex {
                 n_items_max: STEP_ITEMS,
             })
             .await?;
     }
-    Ok(())
 }
 
 fn state(partition: &Partition) -> Result<Option<PartitionState>> {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use orrery_model::Value;
 use orrery_model::json::{Object, Wanted};
-use orrery_model::{Number, Value};
 
 use crate::Query;
 use crate::definition::Definition;
@@ -16,6 +16,7 @@ use crate::parameters::Parameters;
 use crate::parse::ast::{self, Collection, ExprKind, SelectList, Statement};
 use crate::plan::{Expr, Step, plan, survey_value};
 use crate::run;
+use crate::values::is_finite;
 
 /// A virtual property, ready to be computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,15 +67,6 @@ impl ComputedProperty {
             Ok(Some(value)) if is_finite(&value) => Indexable::Value(value),
             Ok(Some(_)) | Err(_) => Indexable::Unknown,
         }
-    }
-}
-
-fn is_finite(value: &Value) -> bool {
-    match value {
-        Value::Number(Number::Double(double)) => double.is_finite(),
-        Value::Array(items) => items.iter().all(is_finite),
-        Value::Object(object) => object.iter().all(|(_, member)| is_finite(member)),
-        _ => true,
     }
 }
 
