@@ -50,6 +50,11 @@ pub fn document(number: u64, revision: u64) -> String {
     text
 }
 
+/// The `rank` of a document as it was created.
+pub fn rank(number: u64) -> u64 {
+    Random::new(number).below(N_RANKS)
+}
+
 /// A small, quick generator: the same seed gives the same run.
 #[derive(Clone, Debug)]
 pub struct Random(u64);

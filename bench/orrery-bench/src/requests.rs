@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Empty;
 
-use crate::documents::{DOCUMENT_BYTES, N_KEYS, document, id, partition_key};
+use crate::documents::{DOCUMENT_BYTES, N_KEYS, document, id, partition_key, rank};
 use crate::load::http1::{Answer, Connection, Fill, Target};
 use crate::sign::{Key, date_now};
 
@@ -163,6 +163,18 @@ pub fn equality_queries(n_items: u64) -> Fill {
         let sql = "SELECT * FROM c WHERE c.id = @id";
         let more = format!("{KEY_HEADER}: {}\r\n", key_header(number));
         write_query(&head, &more, sql, &[("@id", id(number).into())], out);
+    })
+}
+
+/// Queries for one of the first `n_items` documents by a number that hardly another one of its key has: a plan, a look into the
+/// index and a row.
+pub fn property_queries(n_items: u64) -> Fill {
+    let head = query_head(&Signer::now());
+    Arc::new(move |random, out| {
+        let number = random.below(n_items);
+        let more = format!("{KEY_HEADER}: {}\r\n", key_header(number));
+        let sql = "SELECT * FROM c WHERE c.rank = @rank";
+        write_query(&head, &more, sql, &[("@rank", rank(number).into())], out);
     })
 }
 

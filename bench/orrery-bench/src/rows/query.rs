@@ -12,7 +12,7 @@ use crate::load::http1::{Fill, Http1Worker, Target, workers};
 use crate::measure::{Sample, median, median_sample, run};
 use crate::process::Server;
 use crate::report::{Row, plot};
-use crate::requests::{equality_queries, make_container, ordered_queries, query_once, reads_among};
+use crate::requests::{equality_queries, make_container, ordered_queries, property_queries, query_once, reads_among};
 use crate::svg::{Chart, Line};
 
 /// A query against a point read of the same container.
@@ -24,12 +24,14 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Documents that point reads choose from: their requests are signed beforehand.
 const READ_MAX: u64 = 100_000;
 const SCAN: &str = "SELECT VALUE COUNT(1) FROM c WHERE c.rank + c.owner.age + c.score < 0";
-const OPERATIONS: [&str; 4] = [
+const OPERATIONS: [&str; 5] = [
     "point read",
-    "equality, one row",
+    "equality, one row by its id",
+    "equality, one row by a property",
     "ORDER BY, first 20",
     "ORDER BY, 20 from anywhere",
 ];
+const N_OPERATIONS: usize = OPERATIONS.len();
 
 /// A container of one size.
 struct Subject {
@@ -37,7 +39,7 @@ struct Subject {
     server: Server,
     /// As [`OPERATIONS`].
     workers: Vec<Vec<Http1Worker>>,
-    samples: [Vec<Sample>; 4],
+    samples: [Vec<Sample>; N_OPERATIONS],
     /// Server CPU per item of a scan.
     scan_us: Vec<f64>,
 }
@@ -86,9 +88,10 @@ impl Subject {
     }
 
     async fn connect(&mut self) -> Result<()> {
-        let fills: [Fill; 4] = [
+        let fills: [Fill; N_OPERATIONS] = [
             reads_among(self.n_items, self.n_items.min(READ_MAX)),
             equality_queries(self.n_items),
+            property_queries(self.n_items),
             ordered_queries(false),
             ordered_queries(true),
         ];
@@ -122,23 +125,32 @@ fn table(subjects: &[Subject]) -> Vec<Row> {
     let [small, .., large] = subjects else {
         return Vec::new();
     };
-    let (read, equal) = (small.sample(0), small.sample(1));
-    let mut rows = vec![Row::at_least(
-        &format!("indexed equality query, one row, {} items", small.n_items),
-        equal,
-        format!("own point read: {read}"),
-        equal.per_second / read.per_second,
-        GOAL_OF_READ,
-    )];
-    for pair in subjects.windows(2) {
-        rows.push(growth(OPERATIONS[1], &pair[1], &pair[0], 1, GOAL_TENFOLD));
+    let mut rows = Vec::new();
+    for operation in [1, 2] {
+        rows.push(of_read(operation, small));
+        for pair in subjects.windows(2) {
+            rows.push(growth(operation, &pair[1], &pair[0], GOAL_TENFOLD));
+        }
     }
-    rows.push(growth(OPERATIONS[2], large, small, 2, GOAL_ORDERED));
-    rows.push(growth(OPERATIONS[3], large, small, 3, GOAL_ORDERED));
+    for operation in [3, 4] {
+        rows.push(growth(operation, large, small, GOAL_ORDERED));
+    }
     rows
 }
 
-fn growth(what: &str, many: &Subject, few: &Subject, operation: usize, goal: f64) -> Row {
+fn of_read(operation: usize, subject: &Subject) -> Row {
+    let (read, query) = (subject.sample(0), subject.sample(operation));
+    Row::at_least(
+        &format!("indexed {}, {} items", OPERATIONS[operation], subject.n_items),
+        query,
+        format!("own point read: {read}"),
+        query.per_second / read.per_second,
+        GOAL_OF_READ,
+    )
+}
+
+fn growth(operation: usize, many: &Subject, few: &Subject, goal: f64) -> Row {
+    let what = OPERATIONS[operation];
     let (dear, cheap) = (many.sample(operation), few.sample(operation));
     Row::at_most(
         &format!("growth: {what}, {} → {} items", few.n_items, many.n_items),
