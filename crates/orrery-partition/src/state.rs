@@ -109,7 +109,9 @@ impl PartitionState {
 }
 
 /// Version of the layout written. A reader refuses what it does not know.
-const FORMAT: u8 = 7;
+const FORMAT: u8 = 8;
+/// The same layout; the index may lack entries of items that were changed, where the policy has several composite indexes.
+const FORMAT_HOLED: u8 = 7;
 /// The same layout; the index has neither words nor cells.
 const FORMAT_WORDLESS: u8 = 6;
 /// The same layout; the index tells integers beyond 64 signed bits apart from their doubles.
@@ -130,7 +132,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
         *number = take_number(&mut rest)?;
     }
     let ordered_after = match format {
-        FORMAT | FORMAT_WORDLESS | FORMAT_WIDE | FORMAT_UNTOLD => Lsn(take_number(&mut rest)?),
+        FORMAT | FORMAT_HOLED | FORMAT_WORDLESS | FORMAT_WIDE | FORMAT_UNTOLD => Lsn(take_number(&mut rest)?),
         _ => NOWHERE,
     };
     let mut bounds = [Epk::min(), Epk::min()];
@@ -143,7 +145,7 @@ fn decode(bytes: &[u8]) -> Option<PartitionState> {
     let (index_policy, index, rest) = match format {
         // Written before there was an index: everything is to be indexed.
         FORMAT_UNINDEXED => (0, IndexProgress::Clearing, rest),
-        FORMAT_UNORDERED | FORMAT_UNTOLD | FORMAT_WIDE | FORMAT_WORDLESS | FORMAT => {
+        FORMAT_UNORDERED | FORMAT_UNTOLD | FORMAT_WIDE | FORMAT_WORDLESS | FORMAT_HOLED | FORMAT => {
             let policy = take_number(&mut rest)?;
             let (index, rest) = IndexProgress::decode(rest)?;
             // An index that lacks something, or has it at another place, is made anew.
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_index_of_an_earlier_format_is_made_anew() {
-        for format in [FORMAT_UNTOLD, FORMAT_WIDE, FORMAT_WORDLESS] {
+        for format in [FORMAT_UNTOLD, FORMAT_WIDE, FORMAT_WORDLESS, FORMAT_HOLED] {
             let mut bytes = state().encode().to_vec();
             bytes[0] = format;
             let expected = PartitionState {

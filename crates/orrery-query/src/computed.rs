@@ -3,6 +3,7 @@
 //! What a query of that form may say is checked when a container is defined. The expression is made ready once per definition,
 //! for the queries that name the property and for the index that holds its values: both compute the same.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use orrery_model::Value;
@@ -17,6 +18,10 @@ use crate::parse::ast::{self, Collection, ExprKind, SelectList, Statement};
 use crate::plan::{Expr, Step, plan, survey_value};
 use crate::run;
 use crate::values::is_finite;
+
+/// What the computed properties of one item may take together for an index, in units of about a nanosecond: the writer of the
+/// item waits for it.
+pub(crate) const COMPUTING_WORK_MAX: u64 = 1 << 20;
 
 /// A virtual property, ready to be computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,9 +65,10 @@ impl ComputedProperty {
         survey_value(&self.value, wanted);
     }
 
-    /// The value that an index holds for an item: the same wherever and whenever it is asked for.
-    pub fn of(&self, item: &Value) -> Indexable {
-        match run::compute(self, item, self.planar) {
+    /// The value that an index holds for an item: the same wherever and whenever it is asked for. It takes from the work that
+    /// is left.
+    pub fn of(&self, item: &Value, work_left: &Cell<u64>) -> Indexable {
+        match run::compute(self, item, self.planar, work_left) {
             Ok(None) => Indexable::Undefined,
             Ok(Some(value)) if is_finite(&value) => Indexable::Value(value),
             Ok(Some(_)) | Err(_) => Indexable::Unknown,

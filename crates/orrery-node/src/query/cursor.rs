@@ -203,11 +203,12 @@ impl Cursor for ItemCursor<'_> {
             if is_expired(&self.container.definition, &item, self.now) {
                 continue;
             }
-            self.bytes_read += item.body.len();
             let malformed = || Error::new(Status::INTERNAL, "a stored item is malformed");
             let (_, number) = keys::read_item(self.form, &key).ok_or_else(malformed)?;
+            // Whoever goes on with what was only looked at reads it again.
             if !self.looks_ahead {
                 self.last = Some(key);
+                self.bytes_read += item.body.len();
             }
             self.current = item.body;
             return Ok(Some(Item {

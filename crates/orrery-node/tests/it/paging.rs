@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use orrery_model::Status;
 use orrery_model::json::{self, Value};
 use orrery_node::admin::PartitionInfo;
-use orrery_node::api::FeedTarget;
+use orrery_node::api::{FeedTarget, Outcome};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -324,4 +324,35 @@ async fn a_full_page_says_that_it_is_the_last_when_no_item_comes_after_it() {
         }
         assert_eq!(found, sizes, "{sql}");
     }
+}
+
+#[tokio::test]
+async fn what_a_full_page_looks_at_to_find_out_whether_it_is_the_last_is_paid_for_once() {
+    let world = World::new().await;
+    world.with_container("").await;
+    let filler = "x".repeat(60_000);
+    for n in 0..20 {
+        let body = format!(r#"{{"id":"{n}","pk":"k","n":{n},"filler":"{filler}"}}"#);
+        world.create("k", &body).await.unwrap();
+    }
+    let sql = "SELECT c.id FROM c WHERE c.n * 2 IN (0, 20)";
+    let charged = async |n_rows: usize| {
+        let (mut charged, mut continuation) = (0, None);
+        loop {
+            let reply = world
+                .execute(world.query(FeedTarget::default(), sql, n_rows, continuation))
+                .await
+                .unwrap();
+            charged += reply.facts.charge.as_hundredths();
+            let Outcome::Feed(feed) = reply.outcome else {
+                panic!("a query answers rows")
+            };
+            continuation = feed.continuation;
+            if continuation.is_none() {
+                return charged;
+            }
+        }
+    };
+    let (whole, in_pages) = (charged(100).await, charged(1).await);
+    assert!(in_pages < whole + whole / 4, "{in_pages} for pages, {whole} for all at once");
 }

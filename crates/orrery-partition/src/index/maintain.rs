@@ -87,6 +87,9 @@ impl Difference {
             };
             let removed = if order.is_le() { old.next() } else { None };
             let added = if order.is_ge() { new.next() } else { None };
+            // Out of order, an entry that stays would be added and removed again.
+            debug_assert!(removed.zip(old.peek()).is_none_or(|(term, next)| term < *next));
+            debug_assert!(added.zip(new.peek()).is_none_or(|(term, next)| term < *next));
             match (removed, added) {
                 (Some(term), None) => self.key(space, term, false),
                 (None, Some(term)) => self.key(space, term, true),

@@ -56,7 +56,7 @@ const KEEPS: &str = r#","changeFeedPolicy":{"retentionDuration":1}"#;
 const POLICIES: [&str; 5] = [
     r#"{"includedPaths":[{"path":"/*"}]}"#,
     r#"{"includedPaths":[{"path":"/email/?"}],"excludedPaths":[{"path":"/*"}]}"#,
-    r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/pk"},{"path":"/email","order":"descending"}]]}"#,
+    r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/pk"},{"path":"/email","order":"descending"}],[{"path":"/email"},{"path":"/pk"}],[{"path":"/id"},{"path":"/email"}]]}"#,
     r#"{"indexingMode":"none","automatic":false}"#,
     r#"{"includedPaths":[{"path":"/*"}],"fullTextIndexes":[{"path":"/id"},{"path":"/pk"}],"spatialIndexes":[{"path":"/at/?"}]}"#,
 ];

@@ -84,6 +84,7 @@ async fn whoever_unsubscribes_anywhere_hears_no_more_and_can_come_back() {
     usa.create_subscription("eve", "sports").await.unwrap();
     usa.publish_article("ann", draft("sports", "One"), None).await.unwrap();
     until_titles(&usa, "bob", &["One"]).await;
+    until_titles(&europe, "bob", &["One"]).await;
     // From another region than the one that holds the subscription.
     until("the subscription is seen abroad", async || {
         !europe.list_subscriptions("bob").await.unwrap().0.is_empty()

@@ -7,6 +7,8 @@ use super::registry::{Table, exactly};
 
 pub(super) fn register(table: &mut Table) {
     table.scalar("DOCUMENTID", exactly(1), document_id);
+    // For the texts of plans. Planning makes a path of the call.
+    table.scalar("_RID", exactly(0), |_| None);
 }
 
 /// The number in an item's `_rid`: its last eight bytes, little endian.

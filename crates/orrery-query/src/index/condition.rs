@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use orrery_model::Value;
 use orrery_model::container::index_rules::{IndexPlace, IndexRules};
 
+use super::order::computed_in;
 use super::path::{Segment, TermPath};
 use super::range::{Side, TermRange};
 use super::texts::TextTest;
 use super::{calls, places};
-use crate::computed::ComputedProperty;
 use crate::parse::ast::{BinaryOperator, SubqueryForm};
 use crate::plan::{Block, Collection, Expr, Input, Plan, Source, Step};
 use crate::run::Constants;
@@ -229,19 +229,24 @@ impl<'a> Analysis<'a> {
                 let frame = self.frames.get(self.frames.len().checked_sub(up + 1)?)?;
                 follow(frame.clone()?, steps)
             }
-            Expr::Access { base, steps } => follow(self.path(base)?, steps),
-            Expr::Computed(property) => Some(self.computed(property)),
-            _ => None,
+            _ => {
+                // A computed property that is not indexed by itself may stand for a path that is.
+                let own = self.own_path(expr)?;
+                match computed_in(expr).and(expr.stored_path()) {
+                    Some(steps) if !covers(self.rules, &own) => follow(TermPath::default(), &steps).or(Some(own)),
+                    _ => Some(own),
+                }
+            }
         }
     }
 
-    /// A computed property that is not indexed by itself may stand for a path that is.
-    fn computed(&self, property: &ComputedProperty) -> TermPath {
-        let own = TermPath::computed(property.name());
-        let is_named = self.rules.computed().iter().any(|name| name == property.name());
-        match property.stored_path() {
-            Some(steps) if !is_named => follow(TermPath::default(), steps).unwrap_or(own),
-            _ => own,
+    /// The same, with computed properties by their own names.
+    pub(super) fn own_path(&self, expr: &Expr) -> Option<TermPath> {
+        match expr {
+            Expr::Path { .. } => self.path(expr),
+            Expr::Access { base, steps } => follow(self.own_path(base)?, steps),
+            Expr::Computed(property) => Some(TermPath::computed(property.name())),
+            _ => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which index has the order that a query asks for.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use orrery_model::Value;
@@ -10,7 +11,7 @@ use super::condition::{Analysis, covers};
 use super::encode::{encode, read_code};
 use super::path::{PathHash, TermPath};
 use super::terms::composite_hash;
-use crate::computed::{ComputedProperty, Indexable};
+use crate::computed::{COMPUTING_WORK_MAX, ComputedProperty, Indexable};
 use crate::parse::ast::Direction;
 use crate::plan::{Expr, Input, Ordering, Plan, SortKey};
 use crate::run::Resume;
@@ -59,27 +60,21 @@ impl IndexOrder {
         }
         let mut analysis = Analysis::new(plan, rules);
         analysis.bind(block);
-        let path = |key: &SortKey| analysis.path(&key.expr).filter(TermPath::is_single);
-        let paths = keys.iter().map(path).collect::<Option<Vec<_>>>()?;
-        let part = |(key, path): (&SortKey, &TermPath)| Part {
-            path: path.clone(),
-            computed: computed_in(&key.expr).filter(|_| path.is_computed()).cloned(),
-            inverted: false,
-        };
-        let parts: Vec<Part> = keys.iter().zip(&paths).map(part).collect();
         let descending = |key: &SortKey| key.direction == Direction::Descending;
-        match (paths.as_slice(), keys.as_slice()) {
-            ([path], [key]) => covers(rules, path).then(|| IndexOrder {
-                source: OrderSource::Path(path.hash()),
+        if let [key] = keys.as_slice() {
+            let part = Part::of(key, analysis.path(&key.expr)?)?;
+            return covers(rules, &part.path).then(|| IndexOrder {
+                source: OrderSource::Path(part.path.hash()),
                 reverse: descending(key),
-                parts,
-            }),
-            _ => {
-                let wanted: Vec<bool> = keys.iter().map(descending).collect();
-                let served = |index: &CompositeIndex| composite(index, &parts, &wanted);
-                rules.composites().iter().find_map(served)
-            }
+                parts: vec![part],
+            });
         }
+        // A composite index holds what it names.
+        let part = |key: &SortKey| Part::of(key, analysis.own_path(&key.expr)?);
+        let parts = keys.iter().map(part).collect::<Option<Vec<_>>>()?;
+        let wanted: Vec<bool> = keys.iter().map(descending).collect();
+        let served = |index: &CompositeIndex| composite(index, &parts, &wanted);
+        rules.composites().iter().find_map(served)
     }
 
     /// The path of an index of one path.
@@ -185,13 +180,22 @@ impl IndexOrder {
 }
 
 impl Part {
+    /// `None` for a path where an item may have several values.
+    fn of(key: &SortKey, path: TermPath) -> Option<Part> {
+        path.is_single().then(|| Part {
+            computed: computed_in(&key.expr).filter(|_| path.is_computed()).cloned(),
+            path,
+            inverted: false,
+        })
+    }
+
     /// The inner `None` is undefined; the outer means that no index can hold the value.
     fn value(&self, item: &Value) -> Option<Option<Value>> {
         let names = self.path.names()?;
         let Some(property) = &self.computed else {
             return Some(follow(item, &names).cloned());
         };
-        match property.of(item) {
+        match property.of(item, &Cell::new(COMPUTING_WORK_MAX)) {
             Indexable::Value(value) => Some(follow(&value, &names[1..]).cloned()),
             Indexable::Undefined => Some(None),
             Indexable::Unknown => None,
@@ -200,7 +204,7 @@ impl Part {
 }
 
 /// The computed property that an expression begins with.
-fn computed_in(expr: &Expr) -> Option<&Arc<ComputedProperty>> {
+pub(super) fn computed_in(expr: &Expr) -> Option<&Arc<ComputedProperty>> {
     match expr {
         Expr::Computed(property) => Some(property),
         Expr::Access { base, .. } => computed_in(base),

@@ -3,10 +3,10 @@
 use orrery_model::Value;
 
 use super::compiler::Compiler;
-use super::expr::Expr;
+use super::expr::{Expr, Step};
 use super::limits::GEOMETRY_POINTS_MAX;
 use crate::error::QueryError;
-use crate::functions::{Kind, ScoreKind, find};
+use crate::functions::{Kind, Scalar, ScoreKind, find};
 use crate::parse::Span;
 use crate::parse::ast::{self, ExprKind, Name};
 
@@ -40,6 +40,10 @@ impl Compiler<'_> {
                 then: self.boxed(&arguments[1]),
                 otherwise: self.boxed(&arguments[2]),
             },
+            Kind::Scalar(Scalar { name: "_RID", .. }) => Expr::Path {
+                up: self.scope.root_up(),
+                steps: vec![Step::Name("_rid".to_owned())],
+            },
             Kind::Scalar(scalar) => {
                 let mut compiled = self.exprs(arguments);
                 self.check_arguments(scalar.name, arguments, &mut compiled);
@@ -52,7 +56,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn unknown_function(&mut self, name: &Name, arguments: &[ast::Expr]) -> Expr {
+    pub fn unknown_function(&mut self, name: &Name, arguments: &[ast::Expr]) -> Expr {
         self.exprs(arguments);
         self.problem(
             name.span,

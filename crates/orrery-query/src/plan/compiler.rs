@@ -25,6 +25,8 @@ pub(super) struct Compiler<'a> {
     /// The first problem that has no location; reported when no located one was found.
     unlocated: Option<QueryError>,
     pub scope: Scope,
+    /// Whether the FROM clause of the statement at hand makes sense: if not, nothing can be told of what belongs to a group.
+    pub knows_sources: bool,
     n_joins: usize,
     /// Expressions looked at, those looked at again included.
     pub n_expressions: usize,
@@ -68,6 +70,7 @@ impl<'a> Compiler<'a> {
             n_problems: 0,
             unlocated: None,
             scope: Scope { slots: vec![item] },
+            knows_sources: true,
             n_joins: 0,
             n_expressions: 0,
             n_user_calls: 0,
@@ -81,6 +84,11 @@ impl<'a> Compiler<'a> {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(Problem::at(self.text, span, code, message));
         }
+    }
+
+    /// As it was written; nothing of what is not part of the text.
+    pub fn text_at(&self, span: Span) -> &'a str {
+        self.text.get(span.start..span.end).unwrap_or_default()
     }
 
     pub fn n_problems(&self) -> usize {
@@ -185,16 +193,19 @@ impl<'a> Compiler<'a> {
     /// A statement. `over_rows`: its first source is the item frame, whatever the FROM clause says. `is_sorted`: it may have an
     /// ORDER BY clause; where it may not, that it has one is all there is to say about it.
     fn statement(&mut self, statement: &Statement, over_rows: bool, is_sorted: bool) -> Compiled {
-        let n_outer = self.scope.slots.len();
+        let (n_outer, n_before) = (self.scope.slots.len(), self.n_problems());
         let sources = self.sources(statement, over_rows);
+        let sources_are_clean = self.n_problems() == n_before;
         let filter = statement.filter.as_ref().map(|filter| self.expr(filter));
         let place = self.place_of_list(statement);
         let order_by = statement.order_by.as_ref().filter(|_| is_sorted);
         let ordering = order_by.map_or(Ordering::None, |order_by| self.ordering(statement, order_by));
+        let knew_sources = std::mem::replace(&mut self.knows_sources, sources_are_clean);
         let (grouping, output, ordering) = match self.is_grouped(statement) {
             true => self.grouped(statement, order_by, n_outer),
             false => (None, self.output(statement), ordering),
         };
+        self.knows_sources = knew_sources;
         let place = if grouping.is_some() { Place::Computed } else { place };
         self.scope.slots.truncate(n_outer);
         let block = Block {
@@ -301,7 +312,7 @@ impl<'a> Compiler<'a> {
                 (self.value_path(up, &place, steps), at)
             }
             Some(Resolved::Grouped { up, source }) => (
-                self.grouped_path(up, source, &steps, root.span, &root.text),
+                self.grouped_path(up, source, &steps, root.span, root.span),
                 Place::Computed,
             ),
             // Any other name stands for the item.

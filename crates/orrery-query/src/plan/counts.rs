@@ -31,13 +31,7 @@ impl Counts {
 
 impl Compiler<'_> {
     pub fn counts(&mut self, statement: &Statement) -> Counts {
-        let top = statement.top.as_ref().and_then(|top| {
-            self.count(
-                &top.count,
-                "SC2060",
-                "The count value provided for a TOP clause must be an integer.",
-            )
-        });
+        let top = statement.top.as_ref().and_then(|top| self.top(&top.count));
         let Some(window) = &statement.window else {
             return Counts {
                 top,
@@ -48,6 +42,17 @@ impl Compiler<'_> {
         let offset = self.count(&window.offset, "SC2062", &exceeds("OFFSET"));
         let limit = self.count(&window.limit, "SC2061", &exceeds("LIMIT"));
         Counts { top, offset, limit }
+    }
+
+    fn top(&mut self, count: &Count) -> Option<u64> {
+        let (code, message) = ("SC2060", "The count value provided for a TOP clause must be an integer.");
+        // A decimal is none, however round it is.
+        let is_decimal = |digits: &str| !digits.starts_with("0x") && digits.contains(['.', 'e', 'E']);
+        if matches!(count.value, CountValue::Literal(_)) && is_decimal(self.text_at(count.span)) {
+            self.problem(count.span, code, message);
+            return None;
+        }
+        self.count(count, code, message)
     }
 
     fn count(&mut self, count: &Count, code: &'static str, message: &str) -> Option<u64> {

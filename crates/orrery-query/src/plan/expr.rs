@@ -3,6 +3,7 @@
 //! A name has become a number of frames to walk up: each source of a FROM clause, each LET and each group adds one frame
 //! on top of those around it. The outermost frame holds the item.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -152,6 +153,17 @@ impl Expr {
     pub fn constant(&self) -> Option<&Value> {
         match self {
             Expr::Constant(value) => value.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The steps of a path, seen from the value it begins with; of a computed property that only gives another name to a path of
+    /// the item, those of that path.
+    pub fn stored_path(&self) -> Option<Cow<'_, [Step]>> {
+        match self {
+            Expr::Path { steps, .. } => Some(Cow::Borrowed(steps)),
+            Expr::Computed(property) => property.stored_path().map(Cow::Borrowed),
+            Expr::Access { base, steps } => base.stored_path().map(|path| [&path, steps.as_slice()].concat().into()),
             _ => None,
         }
     }

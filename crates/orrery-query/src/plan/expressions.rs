@@ -247,8 +247,7 @@ impl Compiler<'_> {
         match self.scope.resolve(name) {
             Some(Resolved::Value { up, place }) => self.value_path(up, &place, steps),
             Some(Resolved::Grouped { up, source }) => {
-                let text = path_text(name, &steps);
-                self.grouped_path(up, source, &steps, span, &text)
+                self.grouped_path(up, source, &steps, name_span, span)
             }
             None => {
                 let number = match name {
@@ -340,19 +339,6 @@ fn fixed_step(step: &ast::Step, parameters: &crate::Parameters) -> Option<Step> 
 fn mentions_names(expr: &ast::Expr) -> bool {
     let own = matches!(expr.kind, ExprKind::Name(_) | ExprKind::Subquery { .. });
     own || expr.children().into_iter().any(mentions_names)
-}
-
-fn path_text(name: &str, steps: &[Step]) -> String {
-    let mut text = name.to_owned();
-    for step in steps {
-        match step {
-            Step::Name(name) if crate::parse::is_identifier(name) => text.push_str(&format!(".{name}")),
-            Step::Name(name) => text.push_str(&format!("[\"{name}\"]")),
-            Step::Element(index) => text.push_str(&format!("[{index}]")),
-            Step::Nowhere => {}
-        }
-    }
-    text
 }
 
 fn negate_if(negated: bool, expr: Expr) -> Expr {

@@ -84,7 +84,7 @@ impl Compiler<'_> {
     }
 
     /// A path from a source that has been grouped away: a key, something below a key, or a mistake.
-    pub fn grouped_path(&mut self, up: usize, source: usize, steps: &[Step], span: Span, text: &str) -> Expr {
+    pub fn grouped_path(&mut self, up: usize, source: usize, steps: &[Step], name_span: Span, span: Span) -> Expr {
         let at = self.scope.slots.len() - 1 - up;
         let found = match &self.scope.slots[at] {
             Slot::Group(group) => group
@@ -93,11 +93,20 @@ impl Compiler<'_> {
             Slot::Value { .. } => None,
         };
         let Some((index, rest)) = found else {
+            // An element of what is computed is not what the reference is to.
+            let is_element = !matches!(steps.first(), None | Some(Step::Name(_)));
+            let span = match is_element && !self.scope.is_path(up, source) {
+                true => name_span,
+                false => span,
+            };
             let message = format!(
-                "Property reference '{text}' is invalid in the select list because it is not contained in either an \
-                 aggregate function or the GROUP BY clause."
+                "Property reference '{}' is invalid in the select list because it is not contained in either an \
+                 aggregate function or the GROUP BY clause.",
+                self.text_at(span)
             );
-            self.problem(span, "SC2102", message);
+            if self.knows_sources {
+                self.problem(span, "SC2102", message);
+            }
             return Expr::undefined();
         };
         let key = Expr::GroupKey { up, index };

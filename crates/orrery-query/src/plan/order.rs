@@ -79,8 +79,8 @@ impl Compiler<'_> {
         Ordering::Keys(keys)
     }
 
-    /// What groups are sorted by is a path of their items or a key of theirs. It is looked at as the sources see it, so that
-    /// mistakes in it are found even where it cannot be seen any more after grouping.
+    /// What groups are sorted by is a key of theirs or something below one; items that make one group together, by any path. It is
+    /// looked at as the sources see it, so that mistakes in it are found even where it cannot be seen any more after grouping.
     fn check_group_order(&mut self, key: &ast::OrderKey, group_by: &[ast::Expr]) {
         if has_aggregate(&key.expr) {
             // Partitions answer with parts of a group: only who puts them together knows the aggregate.
@@ -90,13 +90,24 @@ impl Compiler<'_> {
         let (place, n_before) = (self.order_place_of(key), self.n_problems());
         let expr = self.expr(&key.expr);
         let is_mistaken = self.n_problems() > n_before;
-        if is_mistaken || place.is_path() || is_similarity_call(&key.expr) {
+        let may_be_any = group_by.is_empty() && place.is_path();
+        if is_mistaken || may_be_any || is_similarity_call(&key.expr) {
             return;
         }
-        let is_key = self.quietly(|compiler| compiler.exprs(group_by).contains(&expr));
-        if is_key != Some(true) {
-            self.refuse_order();
+        let keys = self.quietly(|compiler| compiler.exprs(group_by)).unwrap_or_default();
+        if keys.iter().any(|key| is_within(&expr, key)) {
+            return;
         }
+        if !place.is_path() {
+            self.refuse_order();
+            return;
+        }
+        let message = format!(
+            "Property reference '{}' is invalid in the ORDER BY clause because it is not contained in either an aggregate \
+             function or the GROUP BY clause.",
+            self.text_at(key.expr.span)
+        );
+        self.problem(key.expr.span, "SC2103", message);
     }
 
     /// The ordering of groups, as far as the keys can still be seen.
@@ -200,6 +211,14 @@ fn is_excluded(place: &Place, rules: &IndexRules, computed: &[Arc<ComputedProper
     }
     let place = names.iter().fold(rules.root(), |place, name| place.member(name));
     !place.is_indexed()
+}
+
+/// Whether an expression is a key of a group or a path below one.
+fn is_within(expr: &Expr, key: &Expr) -> bool {
+    match (expr, key) {
+        (Expr::Path { up, steps }, Expr::Path { up: key_up, steps: key }) => up == key_up && steps.starts_with(key),
+        _ => expr == key,
+    }
 }
 
 fn names(place: &Place) -> Option<Vec<String>> {

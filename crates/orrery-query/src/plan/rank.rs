@@ -11,7 +11,7 @@ use crate::functions::full_text::{Language, Term};
 use crate::functions::vector::Distance;
 use crate::parameters::Parameters;
 use crate::parse::Span;
-use crate::parse::ast::{self, Collection, Direction, ExprKind, OrderBy, Statement, UnaryOperator};
+use crate::parse::ast::{self, Collection, Direction, ExprKind, Name, OrderBy, Statement, UnaryOperator};
 
 /// Several ways to score an item, fused into one order.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +54,8 @@ pub(super) enum RankScore<'a> {
 pub(super) enum RankProblem {
     /// No score where one is needed.
     NoScore,
+    /// A fusion within a fusion.
+    Nested(Name),
     Weights(Span),
 }
 
@@ -76,6 +78,9 @@ impl<'a> RankClause<'a> {
             }
             _ => (arguments, Vec::new()),
         };
+        if let Some(name) = arguments.iter().find_map(fusion_of) {
+            return Err(RankProblem::Nested(name.clone()));
+        }
         let scores: Option<Vec<RankScore<'a>>> = arguments.iter().map(score_of).collect();
         let scores = scores.filter(|scores| scores.len() >= 2).ok_or(RankProblem::NoScore)?;
         Ok(RankClause { scores, weights })
@@ -89,6 +94,14 @@ fn call_of<'a>(expr: &'a ast::Expr, function: &str) -> Option<&'a [ast::Expr]> {
             udf: false,
             arguments,
         } if name.text.eq_ignore_ascii_case(function) => Some(arguments),
+        _ => None,
+    }
+}
+
+/// The name of the call when it is one of RRF.
+fn fusion_of(expr: &ast::Expr) -> Option<&Name> {
+    match &expr.kind {
+        ExprKind::Call { name, udf: false, .. } if name.text.eq_ignore_ascii_case("RRF") => Some(name),
         _ => None,
     }
 }
@@ -126,6 +139,15 @@ fn fixed_number(expr: &ast::Expr, parameters: &Parameters) -> Option<f64> {
     }
 }
 
+/// Whether an argument is written as a term to search for: a text, an object, a parameter, or a list of these.
+fn is_search_term(argument: &ast::Expr) -> bool {
+    match &argument.kind {
+        ExprKind::String(_) | ExprKind::Parameter(_) | ExprKind::Object(_) => true,
+        ExprKind::Array(items) => items.iter().all(is_search_term),
+        _ => false,
+    }
+}
+
 impl Compiler<'_> {
     pub fn ranking(&mut self, statement: &Statement, order_by: &OrderBy) -> Ordering {
         self.check_ranked_sources(statement);
@@ -139,6 +161,10 @@ impl Compiler<'_> {
             Err(RankProblem::NoScore) => {
                 let message = "The ORDER BY RANK clause must be followed by a VectorDistance and/or a FullTextScore function call.";
                 self.problem(order_by.span, "SC2221", message);
+                return Ordering::None;
+            }
+            Err(RankProblem::Nested(name)) => {
+                self.unknown_function(&name, &[]);
                 return Ordering::None;
             }
             Err(RankProblem::Weights(span)) => {
@@ -197,6 +223,12 @@ impl Compiler<'_> {
             RankScore::FullText { text, terms } => {
                 let text = self.expr(text);
                 let language = Language::parse(self.language(&text)).unwrap_or(Language::English);
+                if !terms.iter().all(is_search_term) {
+                    self.refuse(QueryError::plain(
+                        "The second through last arguments of the 'FullTextScore' function must be literals of type string or \
+                         object specifying the fuzzy search arguments.",
+                    ));
+                }
                 let mut found = Vec::new();
                 for term in *terms {
                     found.extend(self.search_terms(term, language));

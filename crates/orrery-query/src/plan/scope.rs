@@ -126,6 +126,14 @@ impl Scope {
         None
     }
 
+    /// Whether a source that has been grouped away is a path of the item.
+    pub fn is_path(&self, up: usize, source: usize) -> bool {
+        match &self.slots[self.slots.len() - 1 - up] {
+            Slot::Group(group) => matches!(&group.sources[source], Slot::Value { place, .. } if place.is_path()),
+            Slot::Value { .. } => false,
+        }
+    }
+
     /// The distance of the outermost frame, which holds the item.
     pub fn root_up(&self) -> usize {
         self.slots.len() - 1

@@ -13,6 +13,9 @@ impl Compiler<'_> {
     /// Checks the options of a VECTORDISTANCE call and adds the container's choice of distance.
     pub fn vector_arguments(&mut self, arguments: &[ast::Expr], compiled: &mut Vec<Expr>) {
         if let Some(options) = compiled.get(3).and_then(Expr::constant) {
+            if let Some(message) = option_problem(options) {
+                self.problem(arguments[3].span, "SC2210", message);
+            }
             let multiplier = options.get("searchListSizeMultiplier").and_then(Value::as_number);
             if let Some(multiplier) = multiplier.filter(|number| !(1.0..=100.0).contains(&number.to_f64())) {
                 let message = format!(
@@ -23,17 +26,11 @@ impl Compiler<'_> {
                 self.problem(arguments[3].span, "SC2213", message);
             }
         }
-        let path = compiled.iter().take(2).find_map(|argument| match argument {
-            Expr::Path { steps, .. } => Some(steps.clone()),
-            _ => None,
-        });
-        let policy = self
-            .definition
-            .vectors
-            .iter()
-            .find(|(names, _)| path.as_deref().is_some_and(|path| same(path, names)));
-        if let Some((_, distance)) = policy {
-            vector::with_policy(compiled, *distance);
+        let path = compiled.iter().take(2).find_map(Expr::stored_path);
+        let mut policies = self.definition.vectors.iter();
+        let policy = policies.find(|(names, _)| path.as_deref().is_some_and(|path| same(path, names)));
+        if let Some(distance) = policy.map(|(_, distance)| *distance) {
+            vector::with_policy(compiled, distance);
         }
     }
 }
@@ -47,10 +44,9 @@ impl Compiler<'_> {
 
     /// The language of the text an expression stands for.
     pub fn language(&self, text: &Expr) -> &str {
-        let own = self.definition.languages.iter().find(|(names, _)| match text {
-            Expr::Path { steps, .. } => same(steps, names),
-            _ => false,
-        });
+        let path = text.stored_path();
+        let mut languages = self.definition.languages.iter();
+        let own = languages.find(|(names, _)| path.as_deref().is_some_and(|path| same(path, names)));
         let chosen = own
             .map(|(_, language)| language)
             .or(self.definition.default_language.as_ref());
@@ -59,6 +55,38 @@ impl Compiler<'_> {
             .filter(|tag| Language::parse(tag).is_some())
             .unwrap_or("en-US")
     }
+}
+
+const OPTIONS: [&str; 5] = [
+    "distanceFunction",
+    "dataType",
+    "searchListSizeMultiplier",
+    "quantizedVectorListMultiplier",
+    "filterPriority",
+];
+
+/// What is wrong with the options of a VECTORDISTANCE call.
+fn option_problem(options: &Value) -> Option<String> {
+    let Value::Object(options) = options else { return None };
+    options.iter().find_map(|(name, value)| {
+        let known = match name {
+            "distanceFunction" => ["cosine", "dotproduct", "euclidean"].as_slice(),
+            "dataType" => ["float32", "float16", "int8", "uint8"].as_slice(),
+            _ if OPTIONS.contains(&name) => return None,
+            _ => {
+                return Some(format!(
+                    "'{name}' is not a valid option name for VectorDistance function options argument."
+                ));
+            }
+        };
+        let text = value.as_str()?;
+        let is_known = known.iter().any(|known| known.eq_ignore_ascii_case(text));
+        (!is_known).then(|| {
+            format!(
+                "VectorDistance function options argument property value '{text}' is not a valid value for option '{name}'."
+            )
+        })
+    })
 }
 
 /// Whether a path consists of exactly these names.

@@ -56,6 +56,8 @@ pub(crate) struct Meter<'b> {
     work: Cell<u64>,
     /// The budget is asked when so much work has been done.
     check_at: Cell<u64>,
+    /// The run ends when so much work has been done.
+    ends_at: Cell<u64>,
     memory_bytes: Cell<usize>,
     memory_bytes_max: usize,
 }
@@ -70,6 +72,7 @@ impl<'b> Meter<'b> {
             step_work: STEP_WORK,
             work: Cell::new(0),
             check_at: Cell::new(WORK_PER_CHECK),
+            ends_at: Cell::new(u64::MAX),
             memory_bytes: Cell::new(0),
             memory_bytes_max,
         }
@@ -123,10 +126,25 @@ impl<'b> Meter<'b> {
         self.work(self.step_work)
     }
 
+    /// Does something whose items, rows and steps do not count, and which ends with an error when it has done so much work.
+    pub fn aside<T>(&self, work_max: u64, doing: impl FnOnce() -> T) -> T {
+        let before = self.progress();
+        self.ends_at.set(before.work.saturating_add(work_max));
+        let done = doing();
+        self.ends_at.set(u64::MAX);
+        self.items_read.set(before.items_read);
+        self.rows.set(before.rows);
+        self.steps.set(before.steps);
+        done
+    }
+
     /// Counts work that a step does with long values.
     pub fn work(&self, work: u64) -> Result<()> {
         let done = self.work.get().saturating_add(work);
         self.work.set(done);
+        if done >= self.ends_at.get() {
+            return Err(QueryError::plain("This takes more than is worth while."));
+        }
         if done >= self.check_at.get() {
             self.check_at.set(done.saturating_add(WORK_PER_CHECK));
             self.check()?;

@@ -68,25 +68,29 @@ impl Constants {
     }
 }
 
-/// What a computed property may take for an index: its item's writer waits for it.
-const COMPUTING_WORK_MAX: u64 = 1 << 22;
+/// What a computed value may hold while it is made for an index.
 const COMPUTING_MEMORY_BYTES_MAX: usize = 4 << 20;
 
-/// The value of a computed property, or that it takes too much.
-pub(crate) fn compute(property: &ComputedProperty, item: &Value, planar: bool) -> Result<Option<Value>> {
-    let mut budget = Little {
-        work_max: COMPUTING_WORK_MAX,
-    };
+/// The value of a computed property, or that it takes more than is left.
+pub(crate) fn compute(
+    property: &ComputedProperty,
+    item: &Value,
+    planar: bool,
+    work_left: &Cell<u64>,
+) -> Result<Option<Value>> {
+    let work_max = work_left.get();
+    let mut budget = Little { work_max };
     let evaluator = Evaluator {
-        environment: Environment::new(0, 0, planar).with_work_max(COMPUTING_WORK_MAX),
+        environment: Environment::new(0, 0, planar).with_work_max(work_max),
         functions: None,
-        meter: Meter::new(&mut budget, COMPUTING_MEMORY_BYTES_MAX).asking_after(COMPUTING_WORK_MAX + 1),
+        meter: Meter::new(&mut budget, COMPUTING_MEMORY_BYTES_MAX).asking_after(work_max + 1),
         counts_all: true,
     };
     let item = Frame::root(Some(item));
     let named = item.inner(item.item());
-    let value = evaluator.eval(property.value(), &named)?;
-    Ok(value.map(|value| value.into_owned()))
+    let value = evaluator.eval(property.value(), &named);
+    work_left.set(work_max.saturating_sub(evaluator.meter.progress().work));
+    Ok(value?.map(|value| value.into_owned()))
 }
 
 /// Ends an evaluation that takes more than a little.

@@ -21,6 +21,16 @@ pub enum Content<'c> {
     Nothing,
 }
 
+impl Item<'_> {
+    /// Of its text; zero for an item that has none.
+    pub(super) fn size_bytes(&self) -> usize {
+        match self.content {
+            Content::Text(text) => text.len(),
+            Content::Value(_) | Content::Nothing => 0,
+        }
+    }
+}
+
 /// Yields items one after the other; each is looked at before the next is asked for.
 pub trait Cursor {
     fn next(&mut self) -> orrery_model::Result<Option<Item<'_>>>;

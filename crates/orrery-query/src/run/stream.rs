@@ -17,8 +17,11 @@ use crate::error::{QueryError, Result};
 use crate::plan::{Expr, Plan};
 use crate::values::is_finite;
 
-/// Items that a full page looks at to find out whether there is another row.
+/// What a full page looks at to find out whether there is another row: items, their bytes, and work in units of about a nanosecond.
+/// The next page reads all of it again.
 const LOOK_AHEAD_ITEMS: usize = 32;
+const LOOK_AHEAD_BYTES: usize = 64 * 1024;
+const LOOK_AHEAD_WORK: u64 = 1 << 20;
 
 /// A page being filled.
 struct Filling<'p, 'm> {
@@ -95,18 +98,31 @@ pub(super) fn page(
 impl Filling<'_, '_> {
     /// Whether items after a full page have another row, or might.
     fn may_have_more(&mut self, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> bool {
+        // Nobody knows how long they take.
+        let calls_users = self.plan.user_functions().next().is_some();
+        if calls_users || self.bytes >= self.limits.bytes_max {
+            return true;
+        }
         cursor.look_ahead();
+        evaluator
+            .meter
+            .aside(LOOK_AHEAD_WORK, || self.finds_more(cursor, evaluator))
+    }
+
+    fn finds_more(&mut self, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> bool {
+        let mut bytes = 0;
         for _ in 0..LOOK_AHEAD_ITEMS {
             let item = match cursor.next() {
                 Ok(Some(item)) => item,
                 Ok(None) => return false,
                 Err(_) => return true,
             };
+            bytes += item.size_bytes();
             let (Ok(Pace::GoOn), Ok(item)) = (evaluator.meter.item(), Ready::new(self.plan, item)) else {
                 return true;
             };
             self.row_of_item = 0;
-            if !matches!(self.item(evaluator, &item), Ok(None)) {
+            if !matches!(self.item(evaluator, &item), Ok(None)) || bytes > LOOK_AHEAD_BYTES {
                 return true;
             }
         }

@@ -155,15 +155,9 @@ impl World {
             .await
     }
 
-    /// One page of a query over a part of `db/c`.
-    pub async fn query_page_of(
-        &self,
-        target: FeedTarget,
-        sql: &str,
-        n_rows: usize,
-        continuation: Option<String>,
-    ) -> Result<Feed, Failure> {
-        let operation = Operation::Query {
+    /// The operation that asks for one page of a query over a part of `db/c`.
+    pub fn query(&self, target: FeedTarget, sql: &str, n_rows: usize, continuation: Option<String>) -> Operation {
+        Operation::Query {
             container: container(),
             target,
             query: QueryText {
@@ -178,7 +172,18 @@ impl World {
             },
             cross_partition: true,
             diagnostics: QueryDiagnostics::default(),
-        };
+        }
+    }
+
+    /// One page of a query over a part of `db/c`.
+    pub async fn query_page_of(
+        &self,
+        target: FeedTarget,
+        sql: &str,
+        n_rows: usize,
+        continuation: Option<String>,
+    ) -> Result<Feed, Failure> {
+        let operation = self.query(target, sql, n_rows, continuation);
         match self.execute(operation).await?.outcome {
             Outcome::Feed(feed) => Ok(feed),
             other => panic!("{other:?}"),

@@ -64,9 +64,15 @@ impl Analysis<'_> {
 
     /// The document path an expression stands for.
     fn path(&self, expr: &Expr) -> Option<Vec<Step>> {
-        let Expr::Path { up, steps } = expr else { return None };
-        let frame = self.frames.get(self.frames.len().checked_sub(up + 1)?)?;
-        Some([frame.as_ref()?.as_slice(), steps].concat())
+        match expr {
+            Expr::Path { up, steps } => {
+                let frame = self.frames.get(self.frames.len().checked_sub(up + 1)?)?;
+                Some([frame.as_ref()?.as_slice(), steps].concat())
+            }
+            Expr::Access { base, steps } => Some([self.path(base)?.as_slice(), steps].concat()),
+            Expr::Computed(property) => property.stored_path().map(<[Step]>::to_vec),
+            _ => None,
+        }
     }
 
     /// Which component of the partition key an expression is.
@@ -91,7 +97,7 @@ impl Analysis<'_> {
             Expr::Not(operand) => self.truth(operand, !wanted),
             Expr::And(operands) => self.combine(operands, wanted, wanted),
             Expr::Or(operands) => self.combine(operands, wanted, !wanted),
-            Expr::Path { .. } => self.equals(expr, &Value::Bool(wanted)),
+            Expr::Path { .. } | Expr::Access { .. } | Expr::Computed(_) => self.equals(expr, &Value::Bool(wanted)),
             Expr::In { value, list, .. } if wanted => list
                 .iter()
                 .fold(Keys::none(), |keys, member| keys.union(self.equality(value, member))),

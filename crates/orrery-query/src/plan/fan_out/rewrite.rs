@@ -3,7 +3,7 @@
 use crate::functions::{AggregateKind, Kind, find};
 use crate::parse::Span;
 use crate::parse::ast::{
-    BinaryOperator, Count, CountValue, Expr, ExprKind, Name, SelectItem, SelectList, Statement, Step, Window,
+    BinaryOperator, Collection, Count, CountValue, Expr, ExprKind, Name, SelectItem, SelectList, Statement, Step, Window,
 };
 use crate::plan::select::item_names;
 
@@ -56,8 +56,11 @@ pub(super) fn item_array<'e>(values: impl Iterator<Item = &'e Expr>) -> Expr {
     array(values.map(|value| object([("item", value.clone())])).collect())
 }
 
-/// `alias._rid` of the first source.
+/// The `_rid` of the item: `alias._rid` where the first source is the item itself.
 pub(super) fn rid_of(statement: &Statement) -> SelectItem {
+    if !begins_with_item(statement) {
+        return item(call("_RID", Vec::new()), Some("_rid"));
+    }
     let base = Box::new(verbatim(root_alias(statement)));
     item(
         expr(ExprKind::Postfix {
@@ -66,6 +69,19 @@ pub(super) fn rid_of(statement: &Statement) -> SelectItem {
         }),
         None,
     )
+}
+
+fn begins_with_item(statement: &Statement) -> bool {
+    let source = statement.from.as_ref().and_then(|from| from.sources.first());
+    let Some(source) = source.filter(|source| !source.iterate) else {
+        return false;
+    };
+    match &source.collection {
+        Collection::Path { steps, .. } => steps.is_empty(),
+        // The rows of `SELECT *` are those of its own source.
+        Collection::Subquery(inner) => matches!(inner.list, SelectList::Star(_)) && begins_with_item(inner),
+        Collection::Expr(_) => false,
+    }
 }
 
 fn root_alias(statement: &Statement) -> String {
