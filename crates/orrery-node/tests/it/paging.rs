@@ -340,7 +340,7 @@ async fn what_a_full_page_looks_at_to_find_out_whether_it_is_the_last_is_paid_fo
         let (mut charged, mut continuation) = (0, None);
         loop {
             let reply = world
-                .execute(world.query(FeedTarget::default(), sql, n_rows, continuation))
+                .execute(world.page_query(FeedTarget::default(), sql, n_rows, continuation))
                 .await
                 .unwrap();
             charged += reply.facts.charge.as_hundredths();
@@ -354,5 +354,8 @@ async fn what_a_full_page_looks_at_to_find_out_whether_it_is_the_last_is_paid_fo
         }
     };
     let (whole, in_pages) = (charged(100).await, charged(1).await);
-    assert!(in_pages < whole + whole / 4, "{in_pages} for pages, {whole} for all at once");
+    assert!(
+        in_pages < whole + whole / 4,
+        "{in_pages} for pages, {whole} for all at once"
+    );
 }

@@ -468,10 +468,7 @@ mod tests {
             let composites: Vec<Vec<u8>> = terms.composites().map(<[u8]>::to_vec).collect();
             composites
         };
-        let (first, second) = (
-            r#"[{"path":"/a"},{"path":"/b"}]"#,
-            r#"[{"path":"/c"},{"path":"/b"}]"#,
-        );
+        let (first, second) = (r#"[{"path":"/a"},{"path":"/b"}]"#, r#"[{"path":"/c"},{"path":"/b"}]"#);
         let (one, other) = (of(&format!("{first},{second}")), of(&format!("{second},{first}")));
         assert!(one.is_sorted());
         assert_eq!(one, other);

@@ -45,7 +45,10 @@ impl Compiler<'_> {
     }
 
     fn top(&mut self, count: &Count) -> Option<u64> {
-        let (code, message) = ("SC2060", "The count value provided for a TOP clause must be an integer.");
+        let (code, message) = (
+            "SC2060",
+            "The count value provided for a TOP clause must be an integer.",
+        );
         // A decimal is none, however round it is.
         let is_decimal = |digits: &str| !digits.starts_with("0x") && digits.contains(['.', 'e', 'E']);
         if matches!(count.value, CountValue::Literal(_)) && is_decimal(self.text_at(count.span)) {

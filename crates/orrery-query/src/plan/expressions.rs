@@ -246,9 +246,7 @@ impl Compiler<'_> {
     fn path(&mut self, name: &str, steps: Vec<Step>, name_span: Span, span: Span) -> Expr {
         match self.scope.resolve(name) {
             Some(Resolved::Value { up, place }) => self.value_path(up, &place, steps),
-            Some(Resolved::Grouped { up, source }) => {
-                self.grouped_path(up, source, &steps, name_span, span)
-            }
+            Some(Resolved::Grouped { up, source }) => self.grouped_path(up, source, &steps, name_span, span),
             None => {
                 let number = match name {
                     "NaN" => f64::NAN,

@@ -156,7 +156,7 @@ impl World {
     }
 
     /// The operation that asks for one page of a query over a part of `db/c`.
-    pub fn query(&self, target: FeedTarget, sql: &str, n_rows: usize, continuation: Option<String>) -> Operation {
+    pub fn page_query(&self, target: FeedTarget, sql: &str, n_rows: usize, continuation: Option<String>) -> Operation {
         Operation::Query {
             container: container(),
             target,
@@ -183,7 +183,7 @@ impl World {
         n_rows: usize,
         continuation: Option<String>,
     ) -> Result<Feed, Failure> {
-        let operation = self.query(target, sql, n_rows, continuation);
+        let operation = self.page_query(target, sql, n_rows, continuation);
         match self.execute(operation).await?.outcome {
             Outcome::Feed(feed) => Ok(feed),
             other => panic!("{other:?}"),

@@ -3,7 +3,8 @@
 use crate::functions::{AggregateKind, Kind, find};
 use crate::parse::Span;
 use crate::parse::ast::{
-    BinaryOperator, Collection, Count, CountValue, Expr, ExprKind, Name, SelectItem, SelectList, Statement, Step, Window,
+    BinaryOperator, Collection, Count, CountValue, Expr, ExprKind, Name, SelectItem, SelectList, Statement, Step,
+    Window,
 };
 use crate::plan::select::item_names;
 
