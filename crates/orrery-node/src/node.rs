@@ -395,12 +395,9 @@ impl Node {
 
     /// What a read costs that would cost `charge` of one copy: one that is to show what others have written asks two in the service.
     pub(crate) fn charge_of_read(&self, options: &Options, charge: Charge) -> Charge {
-        let asks_two = options
-            .consistency
-            .is_none_or(|level| level >= Consistency::BoundedStaleness);
-        match self.duty.promise {
-            Promise::Within(_) | Promise::Everywhere if asks_two => charge.of_two_copies(),
-            _ => charge,
+        match options.level(self.account().consistency) >= Consistency::BoundedStaleness {
+            true => charge.of_two_copies(),
+            false => charge,
         }
     }
 

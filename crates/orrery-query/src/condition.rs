@@ -96,7 +96,9 @@ pub fn parse_condition(text: &str, allowance: &mut Allowance) -> Result<Conditio
         text: text.to_owned(),
         statement,
     };
-    let plan = plan(&query, &Definition::plain(), &Parameters::none())?;
+    let mut plan = plan(&query, &Definition::plain(), &Parameters::none())?;
+    // One row tells; with it the run ends, wherever in the item it is.
+    plan.window.count = Some(1);
     Ok(Condition { plan, text_bytes })
 }
 
@@ -106,8 +108,6 @@ impl Condition {
         // Each combination of sources has all of the filter evaluated, and that is as long as its text at most.
         let step_work = STEP_WORK + self.text_bytes * EVALUATION_WORK;
         let limits = PageLimits {
-            // One row tells.
-            rows_max: 1,
             memory_bytes_max: MEMORY_BYTES_MAX,
             ..PageLimits::unlimited()
         };

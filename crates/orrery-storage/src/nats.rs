@@ -369,11 +369,12 @@ impl Shared {
         self.check_not_seeding(log)?;
         self.claim(&tail, &mut known, role).await?;
         let local = self.local.open_log(log, role).await?;
-        drop(known);
+        // While nobody else can open it: the last one to do so says whose it is.
         self.owned.send_modify(|owned| match role {
             Role::Own { .. } => drop(owned.insert(log)),
             Role::Follow => drop(owned.remove(&log)),
         });
+        drop(known);
         Ok(NatsLog::new(self, tail, Arc::new(local), role))
     }
 
@@ -473,6 +474,7 @@ impl Shared {
             match tail.add(known, standing, Some(Change::Dropped)).await {
                 Outcome::Stored(_) => {
                     self.local.drop_log(tail.id).await?;
+                    self.owned.send_if_modified(|owned| owned.remove(&tail.id));
                     // What stays behind is not found again, but does no harm either.
                     return self.forget_saved(&tail.lane, begun_from).await;
                 }

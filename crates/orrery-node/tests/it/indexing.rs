@@ -16,7 +16,7 @@ use orrery_partition::project::Projector;
 use orrery_partition::storage::Store;
 use orrery_storage::{EmbeddedSettings, EmbeddedStore};
 
-use crate::support::{World, container, item, named, settings};
+use crate::support::{World, container, item, named, settings, texts};
 
 const N_ITEMS: usize = 600;
 
@@ -168,6 +168,32 @@ async fn a_computed_property_that_the_policy_names_is_searched_and_sorted_by_its
 }
 
 #[tokio::test]
+async fn rows_below_a_source_that_is_an_indexed_computed_property_are_sorted_and_none_is_left_out() {
+    let world = World::new().await;
+    world
+        .with_container(
+            r#","indexingPolicy":{"includedPaths":[{"path":"/*"},{"path":"/part/*"}],
+                "compositeIndexes":[[{"path":"/part/n"},{"path":"/part/m"}]]},
+            "computedProperties":[{"name":"part","query":"SELECT VALUE {n: c.n, m: c.m} FROM c"}]"#,
+        )
+        .await;
+    for n in 0..N_ITEMS {
+        let body = format!(r#"{{"id":"i{n}","pk":"p","n":{},"m":{n}}}"#, (n * 7) % N_ITEMS);
+        world.create("p", &body).await.unwrap();
+    }
+    let wanted: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+    for sql in [
+        "SELECT VALUE p.n FROM c.part p ORDER BY p.n",
+        "SELECT VALUE p.n FROM c.part p ORDER BY p.n, p.m",
+        "SELECT VALUE c.part.n FROM c ORDER BY c.part.n",
+        "SELECT VALUE p.n FROM c JOIN p IN (SELECT VALUE [c.part]) ORDER BY c.part.n",
+    ] {
+        let page = world.query_page(sql, 10, None).await.unwrap();
+        assert_eq!(texts(&page), wanted, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn a_query_that_reads_more_costs_more() {
     let world = world(EVERYTHING).await;
     let (_, one) = metrics(&world, "SELECT * FROM c WHERE c.n = 17").await;
@@ -307,7 +333,7 @@ async fn pages_of_a_sorted_query_follow_one_another_without_gaps() {
         let (mut found, mut continuation) = (Vec::new(), None);
         loop {
             let feed = world.query_page(&sql, 70, continuation).await.unwrap();
-            found.extend(crate::support::texts(&feed));
+            found.extend(texts(&feed));
             continuation = feed.continuation;
             if continuation.is_none() {
                 break;

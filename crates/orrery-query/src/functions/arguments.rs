@@ -84,6 +84,15 @@ impl Environment {
         self.work.set(self.work.get().saturating_add(work as u64));
     }
 
+    /// Whether there is so much work left, which is then taken.
+    fn may_take(&self, work: usize) -> bool {
+        let may = self.work.get().saturating_add(work as u64) <= self.work_max as u64;
+        if may {
+            self.took(work);
+        }
+        may
+    }
+
     /// What calls have taken since this was last asked, besides going through their arguments once.
     pub fn take_work(&self) -> u64 {
         self.work.take()
@@ -127,7 +136,7 @@ impl Environment {
         }
         let compiled = patterns
             .entry(pattern)
-            .or_insert_with_key(|pattern| Pattern::compile(pattern, |work| self.took(work)));
+            .or_insert_with_key(|pattern| Pattern::compile(pattern, |work| self.may_take(work)));
         let compiled = match compiled {
             Ok(compiled) => compiled,
             Err(NoPattern::Invalid) => return None,

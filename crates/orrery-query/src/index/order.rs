@@ -180,11 +180,13 @@ impl IndexOrder {
 }
 
 impl Part {
-    /// `None` for a path where an item may have several values.
+    /// `None` for a path where an item may have several values, and for one below a source that is a computed property: the key
+    /// does not say which.
     fn of(key: &SortKey, path: TermPath) -> Option<Part> {
-        path.is_single().then(|| Part {
-            computed: computed_in(&key.expr).filter(|_| path.is_computed()).cloned(),
+        let computed = computed_in(&key.expr).filter(|_| path.is_computed()).cloned();
+        (path.is_single() && path.is_computed() == computed.is_some()).then_some(Part {
             path,
+            computed,
             inverted: false,
         })
     }

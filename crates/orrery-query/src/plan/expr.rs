@@ -139,6 +139,12 @@ pub(crate) struct Grouping {
 }
 
 impl Block {
+    /// Whether every item has at most one row.
+    pub fn is_one_to_one(&self) -> bool {
+        let one = |source: &Source| !source.iterate && matches!(source.collection, Collection::Value(_));
+        self.sources.iter().all(one)
+    }
+
     /// Whether it has a row whatever passes its filter: it aggregates without keys.
     pub fn has_row_anyway(&self) -> bool {
         self.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty())
@@ -148,6 +154,28 @@ impl Block {
 impl Expr {
     pub fn undefined() -> Expr {
         Expr::Constant(None)
+    }
+
+    /// The steps that lead from another expression's value to this one's, when this is that expression or a path below it.
+    pub fn below(&self, other: &Expr) -> Option<&[Step]> {
+        match (self, other) {
+            (
+                Expr::Path { up, steps },
+                Expr::Path {
+                    up: other_up,
+                    steps: other,
+                },
+            ) if up == other_up => steps.strip_prefix(other.as_slice()),
+            (
+                Expr::Access { base, steps },
+                Expr::Access {
+                    base: other_base,
+                    steps: other,
+                },
+            ) if base == other_base => steps.strip_prefix(other.as_slice()),
+            (Expr::Access { base, steps }, other) if **base == *other => Some(steps),
+            _ => (self == other).then_some(&[]),
+        }
     }
 
     pub fn constant(&self) -> Option<&Value> {

@@ -79,8 +79,18 @@ impl Compiler<'_> {
             return None;
         }
         let compiled = self.before_grouping(|compiler| compiler.quietly(|compiler| compiler.expr(expr)))??;
-        let index = self.group()?.grouping.keys.iter().position(|key| *key == compiled)?;
-        Some(Expr::GroupKey { up: 0, index })
+        let keys = self.group()?.grouping.keys.iter().enumerate();
+        let (index, rest) = keys
+            .filter_map(|(index, key)| Some((index, compiled.below(key)?)))
+            .min_by_key(|(_, rest)| rest.len())?;
+        let key = Expr::GroupKey { up: 0, index };
+        Some(match rest {
+            [] => key,
+            rest => Expr::Access {
+                base: Box::new(key),
+                steps: rest.to_vec(),
+            },
+        })
     }
 
     /// A path from a source that has been grouped away: a key, something below a key, or a mistake.

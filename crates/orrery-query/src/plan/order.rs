@@ -95,7 +95,7 @@ impl Compiler<'_> {
             return;
         }
         let keys = self.quietly(|compiler| compiler.exprs(group_by)).unwrap_or_default();
-        if keys.iter().any(|key| is_within(&expr, key)) {
+        if keys.iter().any(|key| expr.below(key).is_some()) {
             return;
         }
         if !place.is_path() {
@@ -211,14 +211,6 @@ fn is_excluded(place: &Place, rules: &IndexRules, computed: &[Arc<ComputedProper
     }
     let place = names.iter().fold(rules.root(), |place, name| place.member(name));
     !place.is_indexed()
-}
-
-/// Whether an expression is a key of a group or a path below one.
-fn is_within(expr: &Expr, key: &Expr) -> bool {
-    match (expr, key) {
-        (Expr::Path { up, steps }, Expr::Path { up: key_up, steps: key }) => up == key_up && steps.starts_with(key),
-        _ => expr == key,
-    }
 }
 
 fn names(place: &Place) -> Option<Vec<String>> {

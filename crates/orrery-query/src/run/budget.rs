@@ -126,10 +126,15 @@ impl<'b> Meter<'b> {
         self.work(self.step_work)
     }
 
+    /// Ends the run with an error when it has done so much more work.
+    pub fn end_after(&self, work: u64) {
+        self.ends_at.set(self.work.get().saturating_add(work));
+    }
+
     /// Does something whose items, rows and steps do not count, and which ends with an error when it has done so much work.
     pub fn aside<T>(&self, work_max: u64, doing: impl FnOnce() -> T) -> T {
         let before = self.progress();
-        self.ends_at.set(before.work.saturating_add(work_max));
+        self.end_after(work_max);
         let done = doing();
         self.ends_at.set(u64::MAX);
         self.items_read.set(before.items_read);

@@ -17,8 +17,8 @@ use crate::error::{QueryError, Result};
 use crate::plan::{Expr, Plan};
 use crate::values::is_finite;
 
-/// What a full page looks at to find out whether there is another row: items, their bytes, and work in units of about a nanosecond.
-/// The next page reads all of it again.
+/// What a full page looks at to find out whether there is another row: items, their bytes, and work in units of about a nanosecond,
+/// for the rest of its last item and for the items after it. The next page reads all of it again.
 const LOOK_AHEAD_ITEMS: usize = 32;
 const LOOK_AHEAD_BYTES: usize = 64 * 1024;
 const LOOK_AHEAD_WORK: u64 = 1 << 20;
@@ -98,15 +98,19 @@ pub(super) fn page(
 impl Filling<'_, '_> {
     /// Whether items after a full page have another row, or might.
     fn may_have_more(&mut self, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> bool {
-        // Nobody knows how long they take.
-        let calls_users = self.plan.user_functions().next().is_some();
-        if calls_users || self.bytes >= self.limits.bytes_max {
+        if !self.may_look_ahead() {
             return true;
         }
         cursor.look_ahead();
         evaluator
             .meter
             .aside(LOOK_AHEAD_WORK, || self.finds_more(cursor, evaluator))
+    }
+
+    fn may_look_ahead(&self) -> bool {
+        // Nobody knows how long they take.
+        let calls_users = self.plan.user_functions().next().is_some();
+        !calls_users && self.bytes < self.limits.bytes_max
     }
 
     fn finds_more(&mut self, cursor: &mut dyn Cursor, evaluator: &Evaluator<'_>) -> bool {
@@ -181,6 +185,17 @@ impl Filling<'_, '_> {
             *outcome = Some(Outcome::LimitReached);
             return Ok(ControlFlow::Break(()));
         }
+        if !self.full() {
+            return Ok(Flow::Continue(()));
+        }
+        if self.plan.block.is_one_to_one() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !self.may_look_ahead() {
+            *outcome = Some(Outcome::More);
+            return Ok(ControlFlow::Break(()));
+        }
+        evaluator.meter.end_after(LOOK_AHEAD_WORK);
         Ok(Flow::Continue(()))
     }
 

@@ -335,6 +335,9 @@ fn one_row_that_passes_tells_that_a_condition_holds() {
     assert!(ask(text, &item, &mut Allowance::default()).unwrap());
     let text = "FROM c WHERE EXISTS(SELECT VALUE 1 FROM a IN c.list WHERE a = 999)";
     assert!(ask(text, &item, &mut Allowance::default()).unwrap());
+    // The first combination, and no other.
+    let text = "FROM c JOIN a IN c.list JOIN b IN c.list WHERE a = 0 AND b = 0";
+    assert!(ask(text, &item, &mut Allowance::default()).unwrap());
 }
 
 #[test]
@@ -464,4 +467,33 @@ fn what_goes_wrong_after_a_full_page_is_told_by_the_next_one() {
     let page = ask(&items, None).unwrap();
     assert_eq!(page.rows.len(), 2);
     ask(&items[2..], Some(&page.resume.unwrap())).unwrap_err();
+}
+
+#[test]
+fn a_full_page_looks_only_a_little_further_within_its_last_item() {
+    let list: Vec<String> = (0..2_000).map(|n| n.to_string()).collect();
+    let item = parse_value(format!(r#"{{"list":[{}]}}"#, list.join(",")).as_bytes()).unwrap();
+    let limits = PageLimits {
+        rows_max: 1,
+        ..PageLimits::unlimited()
+    };
+    let ask = |plan: &Plan, resume: Option<&Resume>| {
+        let mut cursor = ListCursor::new(std::slice::from_ref(&item));
+        run(plan, &mut cursor, &Context::default(), limits, resume, &mut Unlimited).unwrap()
+    };
+    // The row that there is comes first, and four million combinations after it.
+    let plan = planned("SELECT VALUE a FROM c JOIN a IN c.list JOIN b IN c.list WHERE a = 0 AND b = 0");
+    let page = ask(&plan, None);
+    assert_eq!(page.rows.len(), 1);
+    assert!(page.progress.work < 1 << 22, "{}", page.progress.work);
+    let last = ask(
+        &plan,
+        Some(&page.resume.expect("nobody knows yet that it was the last")),
+    );
+    assert!(last.rows.is_empty() && last.resume.is_none());
+    // What is found on the way says that there is more.
+    let plan = planned("SELECT VALUE a FROM c JOIN a IN c.list WHERE a < 2");
+    let page = ask(&plan, None);
+    let last = ask(&plan, Some(&page.resume.unwrap()));
+    assert_eq!((last.rows.len(), last.resume), (1, None));
 }

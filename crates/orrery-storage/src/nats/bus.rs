@@ -175,11 +175,19 @@ impl Bus {
         Ok(logs)
     }
 
-    /// Messages of a stream from now on, of all its logs or of some: log, sequence and payload.
+    /// The sequence of the last message that a stream has had.
+    pub(super) async fn last_sequence(&self, idx: u64) -> Result<StreamSequence> {
+        let info = self.stream(idx).await?.get_info().await;
+        info.map(|info| info.state.last_sequence)
+            .map_err(|error| cannot("describe a stream", &error))
+    }
+
+    /// Messages of a stream from one on, of all its logs or of some: log, sequence and payload.
     pub(super) async fn consume(
         &self,
         idx: u64,
         line: &Line,
+        from: StreamSequence,
     ) -> Result<impl futures::Stream<Item = Result<(LogId, StreamSequence, Bytes)>> + Send + Unpin + use<>> {
         let prefix = self.log_prefix(idx);
         let filter_subjects = match line {
@@ -188,7 +196,7 @@ impl Bus {
         };
         let config = pull::OrderedConfig {
             filter_subjects,
-            deliver_policy: DeliverPolicy::New,
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: from },
             ..pull::OrderedConfig::default()
         };
         let consumer = self.stream(idx).await?.create_consumer(config).await;

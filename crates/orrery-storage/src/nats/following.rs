@@ -24,6 +24,10 @@ use super::{NatsStore, Shared};
 const SILENCE: Duration = Duration::from_secs(5);
 /// Messages of a stream that are taken in at once when they have all arrived.
 const TAKEN_AT_ONCE: usize = 64;
+/// Logs that a consumer is told by name. With more of them a node is rather sent what it wrote itself.
+const NAMED_MAX: usize = 1_000;
+/// Messages that a consumer may begin with so that no log need be looked at when another takes its place.
+const REPEATED_MAX: u64 = 1_000;
 /// Waited before a stream that could not be read is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -89,24 +93,34 @@ async fn follow_stream(shared: &Arc<Shared>, idx: u64) {
 /// Follows one stream until it falls silent or fails, whatever this store comes to own meanwhile.
 async fn follow_lines(shared: &Arc<Shared>, idx: u64) -> Result<()> {
     let mut changes = shared.owned.subscribe();
-    let mut has_all = false;
+    let mut before: Option<Line> = None;
+    // The last message of the stream that has been taken in.
+    let mut reached = 0;
     loop {
         changes.mark_unchanged();
         let line = shared.line(idx);
+        let last = shared.bus.last_sequence(idx).await?;
+        let goes_on = before.filter(|_| (reached..=reached + REPEATED_MAX).contains(&last));
+        if goes_on.is_none() {
+            reached = last;
+        }
         let messages = match line.is_empty() {
             true => futures::stream::pending().right_stream(),
-            false => shared.bus.consume(idx, &line).await?.left_stream(),
+            false => shared.bus.consume(idx, &line, reached + 1).await?.left_stream(),
         };
-        // What came before the consumer was there, and what the one before it had not given yet.
-        match &line {
-            Line::Logs(logs) if has_all => shared.catch_up_logs(logs.iter().copied()).await?,
+        // What came before the consumer was there.
+        match (&goes_on, &line) {
+            (Some(before), Line::Logs(logs)) => {
+                let new = logs.iter().copied().filter(|log| !before.has(*log));
+                shared.catch_up_logs(new).await?;
+            }
             _ => shared.catch_up_stream(idx).await?,
         }
-        has_all = true;
         shared.lines.send_modify(|lines| drop(lines.insert(idx, line.clone())));
-        if follow_line(shared, idx, &line, messages, &mut changes).await? == Ended::Silent {
+        if follow_line(shared, idx, &line, messages, &mut reached, &mut changes).await? == Ended::Silent {
             return Ok(());
         }
+        before = Some(line);
     }
 }
 
@@ -123,6 +137,7 @@ async fn follow_line(
     idx: u64,
     line: &Line,
     messages: impl futures::Stream<Item = Result<(LogId, StreamSequence, Bytes)>> + Unpin,
+    reached: &mut StreamSequence,
     changes: &mut watch::Receiver<BTreeSet<LogId>>,
 ) -> Result<Ended> {
     let mut arriving = messages.ready_chunks(TAKEN_AT_ONCE);
@@ -139,9 +154,12 @@ async fn follow_line(
             () = tokio::time::sleep_until(silent_at) => return Ok(Ended::Silent),
             () = tokio::time::sleep_until(next_look), if *line != Line::Whole => {
                 // A log that somebody has made is in no list of logs.
-                shared.catch_up_unknown(idx).await?;
+                shared.catch_up_unknown(idx, line).await?;
                 next_look = Instant::now() + SILENCE;
-                continue;
+                match shared.line(idx) == *line {
+                    true => continue,
+                    false => return Ok(Ended::Changed),
+                }
             }
             arrived = arriving.next() => arrived,
         };
@@ -150,12 +168,15 @@ async fn follow_line(
         };
         silent_at = Instant::now() + SILENCE;
         let mut by_log = BTreeMap::new();
+        let mut last = *reached;
         for message in arrived {
             let (log, sequence, payload) = message?;
+            last = last.max(sequence);
             let messages: &mut Vec<_> = by_log.entry(log).or_default();
             messages.push((sequence, payload));
         }
         shared.arrived(by_log).await?;
+        *reached = last;
     }
 }
 
@@ -171,7 +192,11 @@ impl Shared {
         }
         let is_others = |log: &LogId| self.bus.stream_of(*log) == idx && !owned.contains(log);
         let held = self.local.list().unwrap_or_default().into_iter().map(|info| info.log);
-        Line::Logs(held.filter(is_others).collect())
+        let others: BTreeSet<LogId> = held.filter(is_others).collect();
+        match others.len() > NAMED_MAX {
+            true => Line::Whole,
+            false => Line::Logs(others),
+        }
     }
 
     /// Waits until what others add to a log arrives by itself, where its stream is followed at all.
@@ -183,12 +208,20 @@ impl Shared {
         let _ = tokio::time::timeout(PAUSE, arrives).await;
     }
 
-    /// Learns of logs of a stream that this store has not heard of.
-    async fn catch_up_unknown(self: &Arc<Self>, idx: u64) -> Result<()> {
+    /// Learns of logs of a stream that are neither followed nor this store's own.
+    async fn catch_up_unknown(self: &Arc<Self>, idx: u64, line: &Line) -> Result<()> {
         let mut logs = self.bus.logs(idx).await?;
-        let known: BTreeSet<LogId> = self.tails().keys().copied().collect();
-        logs.retain(|log| !known.contains(log));
+        logs.retain(|log| !line.has(*log) && !self.owned.borrow().contains(log) && !self.is_known_gone(*log));
         self.catch_up_logs(logs).await
+    }
+
+    /// Whether a log was found to be dropped. Where somebody is just looking, that is not known.
+    fn is_known_gone(&self, log: LogId) -> bool {
+        let tail = self.tails().get(&log).cloned();
+        tail.is_some_and(|tail| {
+            let known = tail.known.try_lock();
+            known.is_ok_and(|known| known.is_certain && known.last > 0 && known.standing.is_none())
+        })
     }
 
     /// Takes in messages that arrived by themselves. Runs to its end also when the follower is stopped meanwhile.

@@ -7,7 +7,7 @@ use orrery_node::api::{
 };
 
 use super::*;
-use crate::support::container;
+use crate::support::{container, settings};
 
 /// Every way to read items.
 fn reads() -> Vec<Operation> {
@@ -99,6 +99,26 @@ async fn a_read_that_shows_what_others_have_written_costs_twice_what_one_that_ne
                 };
                 assert_eq!(usual, wanted, "{account:?} {operation:?}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn reads_of_an_account_of_one_region_cost_what_its_level_says() {
+    for account in [Consistency::Session, Consistency::BoundedStaleness, Consistency::Strong] {
+        let mut settings = settings();
+        settings.account.consistency = account;
+        let world = World::with(settings).await;
+        world.with_container("").await;
+        fill(&world, 0..3).await;
+        for operation in reads() {
+            let least = charge_of(&world, operation.clone(), Some(Consistency::Eventual)).await;
+            let usual = charge_of(&world, operation.clone(), None).await;
+            let wanted = match account {
+                Consistency::Session => least,
+                _ => least.of_two_copies(),
+            };
+            assert_eq!(usual, wanted, "{account:?} {operation:?}");
         }
     }
 }

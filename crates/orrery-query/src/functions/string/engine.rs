@@ -49,15 +49,15 @@ enum Engine {
 }
 
 impl Pattern {
-    /// Compiles a pattern, and tells `took` what that has taken.
-    pub fn compile(pattern: &str, took: impl Fn(usize)) -> Result<Pattern, NoPattern> {
+    /// Compiles a pattern, and asks before each attempt whether it may take so much.
+    pub fn compile(pattern: &str, may_take: impl Fn(usize) -> bool) -> Result<Pattern, NoPattern> {
         let translated = dialect::translate(pattern).map_err(|refused| match refused {
             Refused::Invalid => NoPattern::Invalid,
             Refused::Unsupported => NoPattern::Unsupported,
         })?;
         let engine = match translated.goes_back {
-            true => going_back(&translated, took)?,
-            false => steady(&translated, took)?,
+            true => going_back(&translated, may_take)?,
+            false => steady(&translated, may_take)?,
         };
         Ok(Pattern {
             engine,
@@ -127,9 +127,11 @@ fn exhausted(_: fancy_regex::Error) -> Exhausted {
     Exhausted
 }
 
-fn steady(translated: &Translated, took: impl Fn(usize)) -> Result<Engine, NoPattern> {
+fn steady(translated: &Translated, may_take: impl Fn(usize) -> bool) -> Result<Engine, NoPattern> {
     for (size, byte_work) in SIZES {
-        took(size * COMPILING_WORK);
+        if !may_take(size * COMPILING_WORK) {
+            break;
+        }
         let built = regex::RegexBuilder::new(&translated.text)
             .size_limit(size)
             .dfa_size_limit(1 << 20)
@@ -143,10 +145,12 @@ fn steady(translated: &Translated, took: impl Fn(usize)) -> Result<Engine, NoPat
     Err(NoPattern::TooLarge)
 }
 
-fn going_back(translated: &Translated, took: impl Fn(usize)) -> Result<Engine, NoPattern> {
+fn going_back(translated: &Translated, may_take: impl Fn(usize) -> bool) -> Result<Engine, NoPattern> {
     use fancy_regex::{CompileError, Error, ParseError};
     let (size, _) = SIZES[0];
-    took(size * COMPILING_WORK);
+    if !may_take(size * COMPILING_WORK) {
+        return Err(NoPattern::TooLarge);
+    }
     let built = fancy_regex::RegexBuilder::new(&translated.text)
         .backtrack_limit(STEPS_MAX)
         .max_prog_size(INSTRUCTIONS_MAX)

@@ -3,7 +3,7 @@
 use crate::functions::string::engine::{NoPattern, Pattern};
 
 fn matches(pattern: &str, text: &str) -> Result<bool, NoPattern> {
-    let pattern = Pattern::compile(pattern, |_| ())?;
+    let pattern = Pattern::compile(pattern, |_| true)?;
     let trimmed = text.strip_suffix('\n').filter(|_| pattern.may_end_before_line_end);
     let is_match = |text| pattern.is_match(text).unwrap();
     Ok(is_match(text) || trimmed.is_some_and(is_match))
@@ -126,7 +126,7 @@ fn what_only_pcre_can_carry_out_is_told_from_what_is_no_pattern() {
 
 #[test]
 fn what_goes_back_without_end_gives_up() {
-    let pattern = Pattern::compile(r"^(?:(?=a)a+)+$", |_| ()).unwrap();
+    let pattern = Pattern::compile(r"^(?:(?=a)a+)+$", |_| true).unwrap();
     let text = format!("{}b", "a".repeat(40));
     assert!(pattern.is_match(&text).is_err());
 }
@@ -162,4 +162,16 @@ fn what_is_no_pattern_is_refused() {
     ] {
         assert_eq!(matches(pattern, "a"), Err(NoPattern::Invalid), "{pattern}");
     }
+}
+
+#[test]
+fn a_pattern_that_may_not_take_so_long_is_not_compiled() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let large = r"\w{2000}";
+    let compiled = Pattern::compile(large, |work| {
+        asked.borrow_mut().push(work);
+        asked.borrow().len() < 2
+    });
+    assert_eq!(compiled.err(), Some(NoPattern::TooLarge));
+    assert_eq!(asked.borrow().len(), 2, "{asked:?}");
 }
