@@ -8,6 +8,10 @@
 //! Of a log that others write nobody announces changes: there an item counts only while the log stands where it stood when
 //! the item was read ([`HotCache::get_at`]). In a cluster a log may become such a one at any time.
 //!
+//! Queries look items up by their numbers, in a snapshot: there an item counts that is no newer than the snapshot
+//! ([`HotCache::get_as_of`]), since one that had changed in between would be barred or gone. Such entries come from reads only; writers
+//! bar them like the others.
+//!
 //! Memory is bounded: each shard evicts in the order of entry, giving items read in the meantime a second turn.
 
 use std::collections::{HashMap, VecDeque};
@@ -20,12 +24,27 @@ use orrery_partition::stored::StoredItem;
 
 use super::sync::Mutex;
 
-/// Names one item: its log, EPK bytes and id.
+/// Names one item of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CacheKey<'a> {
-    pub log: LogId,
-    pub epk: &'a [u8],
-    pub id: &'a str,
+pub enum CacheKey<'a> {
+    /// By its EPK and id.
+    Id {
+        log: LogId,
+        epk: &'a [u8],
+        id: &'a str,
+    },
+    Number {
+        log: LogId,
+        number: u64,
+    },
+}
+
+impl CacheKey<'_> {
+    fn log(&self) -> LogId {
+        match self {
+            CacheKey::Id { log, .. } | CacheKey::Number { log, .. } => *log,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -74,23 +93,47 @@ struct Entry {
 #[derive(Debug)]
 struct Name {
     log: LogId,
-    /// EPK, then id.
-    text: Box<[u8]>,
-    n_epk_bytes: usize,
+    kind: NameKind,
+}
+
+#[derive(Debug)]
+enum NameKind {
+    Id {
+        /// EPK, then id.
+        text: Box<[u8]>,
+        n_epk_bytes: usize,
+    },
+    Number(u64),
 }
 
 impl Name {
     fn of(key: CacheKey<'_>) -> Name {
-        Name {
-            log: key.log,
-            text: [key.epk, key.id.as_bytes()].concat().into(),
-            n_epk_bytes: key.epk.len(),
-        }
+        let kind = match key {
+            CacheKey::Id { epk, id, .. } => NameKind::Id {
+                text: [epk, id.as_bytes()].concat().into(),
+                n_epk_bytes: epk.len(),
+            },
+            CacheKey::Number { number, .. } => NameKind::Number(number),
+        };
+        Name { log: key.log(), kind }
     }
 
     fn is(&self, key: CacheKey<'_>) -> bool {
-        let (epk, id) = self.text.split_at(self.n_epk_bytes);
-        self.log == key.log && epk == key.epk && id == key.id.as_bytes()
+        let same = match (&self.kind, key) {
+            (NameKind::Id { text, n_epk_bytes }, CacheKey::Id { epk, id, .. }) => {
+                text.split_at(*n_epk_bytes) == (epk, id.as_bytes())
+            }
+            (NameKind::Number(own), CacheKey::Number { number, .. }) => *own == number,
+            _ => false,
+        };
+        same && self.log == key.log()
+    }
+
+    fn size_bytes(&self) -> usize {
+        match &self.kind {
+            NameKind::Id { text, .. } => text.len(),
+            NameKind::Number(_) => 0,
+        }
     }
 }
 
@@ -119,6 +162,11 @@ impl HotCache {
     /// The version of an item in a log that others write and that stands at `lsn`.
     pub fn get_at(&self, key: CacheKey<'_>, lsn: Lsn) -> Option<Arc<StoredItem>> {
         self.find(key, |entry| entry.as_of == lsn)
+    }
+
+    /// The version of an item in a snapshot at `lsn`, of a log whose changes have been announced up to there.
+    pub fn get_as_of(&self, key: CacheKey<'_>, lsn: Lsn) -> Option<Arc<StoredItem>> {
+        self.find(key, |entry| entry.item.lsn <= lsn)
     }
 
     fn find(&self, key: CacheKey<'_>, counts: impl Fn(&Entry) -> bool) -> Option<Arc<StoredItem>> {
@@ -150,7 +198,7 @@ impl HotCache {
     pub fn fill(&self, key: CacheKey<'_>, item: Arc<StoredItem>, lsn: Lsn) {
         let bytes_max = self.shard_bytes_max;
         self.shard(key, |shard, hashed| {
-            let changed_since = shard.changed.get(&key.log).is_some_and(|changed| *changed > lsn);
+            let changed_since = shard.changed.get(&key.log()).is_some_and(|changed| *changed > lsn);
             if shard.n_barred == 0 && !changed_since {
                 shard.insert(hashed, item, lsn, bytes_max);
             }
@@ -174,7 +222,7 @@ impl HotCache {
             shard.remove(hashed);
             let mut is_latest = true;
             if let Some(lsn) = lsn {
-                let changed = shard.changed.entry(key.log).or_insert(lsn);
+                let changed = shard.changed.entry(key.log()).or_insert(lsn);
                 is_latest = *changed <= lsn;
                 *changed = (*changed).max(lsn);
             }
@@ -284,5 +332,5 @@ impl Shard {
 }
 
 fn size(entry: &Entry) -> usize {
-    ENTRY_BYTES + 2 * entry.name.text.len() + entry.item.id.len() + entry.item.body.len()
+    ENTRY_BYTES + 2 * entry.name.size_bytes() + entry.item.id.len() + entry.item.body.len()
 }

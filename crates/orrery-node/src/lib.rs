@@ -22,6 +22,7 @@ mod control;
 pub mod events;
 mod feed;
 pub mod geo;
+mod hot_snapshot;
 mod items;
 mod metadata;
 pub mod meters;

@@ -20,6 +20,7 @@ use crate::api::PartitionFacts;
 use crate::cache::CacheKey;
 use crate::caches::Caches;
 use crate::geo::duty::{LogDuty, confirmed, write_forbidden};
+use crate::hot_snapshot::HotSnapshot;
 use crate::recent::ChangeId;
 use crate::throttle::Throttle;
 use crate::watched::Watched;
@@ -296,6 +297,15 @@ impl Partition {
         self.log.snapshot().map_err(unreadable)
     }
 
+    /// A snapshot that has hot items at hand, for whoever looks for items by their numbers.
+    pub fn hot_snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        let snapshot = self.snapshot()?;
+        // Asked after it was taken: up to there, then, changes were announced.
+        let is_announced = self.unannounced().is_none();
+        let hot = HotSnapshot::new(snapshot, Arc::clone(&self.cache), self.log.id(), is_announced);
+        Ok(Arc::new(hot))
+    }
+
     /// Where the log stands, if the cache may not have been told of every change up to there. Asked before the cache is.
     fn unannounced(&self) -> Option<Lsn> {
         match &self.commitment {
@@ -310,7 +320,7 @@ impl Partition {
 
     /// The current version of an item, expired or not.
     pub fn find(&self, definition: &ContainerDefinition, epk: &Epk, id: &str) -> Result<Option<Arc<StoredItem>>> {
-        let key = CacheKey {
+        let key = CacheKey::Id {
             log: self.log.id(),
             epk: epk.as_bytes(),
             id,

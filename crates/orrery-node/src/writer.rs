@@ -300,20 +300,19 @@ fn changed_items(log: LogId, transactions: &[Arc<Transaction>]) -> HashMap<Cache
     let mut changed = HashMap::new();
     for transaction in transactions {
         for (index, operation) in transaction.operations.iter().enumerate() {
-            let (epk, id, item) = match operation {
-                Operation::Put(put) => (&put.epk, &put.id, Some(StoredItem::of(put, transaction, index))),
-                Operation::Delete(delete) => (&delete.epk, &delete.id, None),
-                Operation::Renamed(renamed) => (&renamed.epk, &renamed.from, None),
+            let (epk, id, number, item) = match operation {
+                Operation::Put(put) => {
+                    let item = StoredItem::of(put, transaction, index);
+                    (&put.epk, &put.id, put.number, Some(item))
+                }
+                Operation::Delete(delete) => (&delete.epk, &delete.id, delete.number, None),
+                Operation::Renamed(renamed) => (&renamed.epk, &renamed.from, renamed.number, None),
                 _ => continue,
             };
-            changed.insert(
-                CacheKey {
-                    log,
-                    epk: epk.as_bytes(),
-                    id,
-                },
-                item,
-            );
+            let epk = epk.as_bytes();
+            changed.insert(CacheKey::Id { log, epk, id }, item);
+            // Whoever looks for it by its number reads it first.
+            changed.insert(CacheKey::Number { log, number }, None);
         }
     }
     changed

@@ -37,7 +37,7 @@ enum Broken {
     FillWithoutLsn,
     /// The writer bars the key only when the new version is visible already.
     BarAfterAppend,
-    /// A reader of what others write does not ask how old a hit is.
+    /// A reader of what others write, or of a snapshot, does not ask how old a hit is.
     HitWithoutLsn,
 }
 
@@ -51,10 +51,17 @@ struct World {
 }
 
 fn key() -> CacheKey<'static> {
-    CacheKey {
+    CacheKey::Id {
         log: LogId(1),
         epk: &[1],
         id: "a",
+    }
+}
+
+fn number() -> CacheKey<'static> {
+    CacheKey::Number {
+        log: LogId(1),
+        number: 1 << 16,
     }
 }
 
@@ -76,16 +83,20 @@ impl World {
     fn write(&self, version: u64, fails: bool) {
         if fails || self.broken != Broken::BarAfterAppend {
             self.cache.bar(key());
+            self.cache.bar(number());
         }
         if fails {
             self.cache.release(key(), None, None);
+            self.cache.release(number(), None, None);
             return;
         }
         self.visible.store(version, Ordering::SeqCst);
         if self.broken == Broken::BarAfterAppend {
             self.cache.bar(key());
+            self.cache.bar(number());
         }
         self.cache.release(key(), Some(Lsn(version)), Some(item(version)));
+        self.cache.release(number(), Some(Lsn(version)), None);
         self.known.fetch_max(version, Ordering::SeqCst);
     }
 
@@ -108,6 +119,24 @@ impl World {
         };
         assert!(shown >= known, "version {shown} is older than {known}, which was known");
         self.known.fetch_max(shown, Ordering::SeqCst);
+    }
+
+    /// What `HotSnapshot` does: a snapshot never shows anything but the version it holds.
+    fn read_snapshot(&self) {
+        let snapshot = self.visible.load(Ordering::SeqCst);
+        thread::yield_now();
+        let hot = match self.broken {
+            Broken::HitWithoutLsn => self.cache.get(number()),
+            _ => self.cache.get_as_of(number(), Lsn(snapshot)),
+        };
+        let shown = hot.map_or(snapshot, |item| item.lsn.0);
+        assert_eq!(shown, snapshot, "a snapshot at {snapshot} shows version {shown}");
+        let lsn = match self.broken {
+            Broken::FillWithoutLsn => Lsn(u64::MAX),
+            _ => Lsn(snapshot),
+        };
+        thread::yield_now();
+        self.cache.fill(number(), item(snapshot), lsn);
     }
 
     /// What `Partition::find` does.
@@ -167,6 +196,55 @@ fn check(broken: Broken) {
     };
     shuttle::check_random(race, ITERATIONS);
     shuttle::check_pct(race, ITERATIONS, 3);
+}
+
+fn check_snapshots(broken: Broken) {
+    let race = move || {
+        let world = Arc::new(World {
+            cache: HotCache::new(1 << 20),
+            visible: AtomicU64::new(0),
+            known: AtomicU64::new(0),
+            broken,
+        });
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                for version in 1..=VERSIONS {
+                    world.write(version, true);
+                    world.write(version, false);
+                }
+            })
+        };
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || (0..READS).for_each(|_| world.read_snapshot()))
+            })
+            .collect();
+        writer.join().expect("the writer ends");
+        for reader in readers {
+            reader.join().expect("a reader ends");
+        }
+    };
+    shuttle::check_random(race, ITERATIONS);
+    shuttle::check_pct(race, ITERATIONS, 3);
+}
+
+#[test]
+fn a_snapshot_shows_the_versions_it_holds_wherever_they_come_from() {
+    check_snapshots(Broken::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "shows version")]
+fn a_hit_that_is_newer_than_the_snapshot_is_noticed() {
+    check_snapshots(Broken::HitWithoutLsn);
+}
+
+#[test]
+#[should_panic(expected = "shows version")]
+fn what_was_read_before_a_change_and_counts_after_it_is_noticed() {
+    check_snapshots(Broken::FillWithoutLsn);
 }
 
 fn check_what_others_write(broken: Broken) {

@@ -284,6 +284,12 @@ pub fn read_item(form: EpkForm, key: &[u8]) -> Option<(Epk, u64)> {
     Some((epk, u64::from_be_bytes(number.try_into().ok()?)))
 }
 
+/// The number of the item that a key made by [`item`] is of; `None` for a key of another space.
+pub fn number_of_item(key: &[u8]) -> Option<u64> {
+    let number = key.strip_prefix(&[ITEM])?.last_chunk()?;
+    Some(u64::from_be_bytes(*number))
+}
+
 /// The EPK an entry belongs to, for every space that belongs to one.
 pub fn epk_of(form: EpkForm, key: &[u8], value: &[u8]) -> Option<Epk> {
     let bytes = match KeySpace::of(key)? {

@@ -191,7 +191,7 @@ async fn page_of_items(
             facts.partition = Some(partition.facts(orrery_model::Lsn::ZERO, None));
         }
         if let Some(part) = range.intersection(&entry.range) {
-            let snapshot = partition.snapshot()?;
+            let snapshot = partition.hot_snapshot()?;
             node.confirm(options, &partition, snapshot.position().lsn).await?;
             parts.push(Part {
                 snapshot,
@@ -287,7 +287,7 @@ async fn page_by_plan(
     parts: Vec<Part>,
 ) -> Result<PageDone> {
     let ItemQuery { query, page, .. } = request;
-    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions());
+    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions())?;
     let after = match (page.continuation.as_deref(), &query.resume_filter) {
         // When both come, the continuation decides.
         (Some(text), _) => {
