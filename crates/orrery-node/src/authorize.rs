@@ -50,6 +50,12 @@ pub fn is_write(operation: &Operation) -> bool {
     }
 }
 
+/// Is an operation for the region that takes writes? A batch is, also one that only reads: its steps are decided together by the
+/// partition's writer.
+pub fn needs_writer(operation: &Operation) -> bool {
+    matches!(operation, Operation::Batch(_)) || is_write(operation)
+}
+
 /// Refuses everything a resource token was not issued for. `item` is the id of the one item that a request is about; creating
 /// one is about the container.
 pub fn scope(

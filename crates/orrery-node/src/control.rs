@@ -129,10 +129,12 @@ impl Control {
         self.shown.set(shown);
     }
 
-    /// Shows what has come into the log without this node's doing. Only while it follows.
-    pub async fn absorb(&self) -> Result<()> {
+    /// Shows what has come into the log without this node's doing, and tells whether there was anything. Only while it follows.
+    pub async fn absorb(&self) -> Result<bool> {
         let _guard = self.writing.lock().await;
-        self.catch_up().await
+        let shown = self.shown();
+        self.catch_up().await?;
+        Ok(self.shown() != shown)
     }
 
     /// Brings the catalogue up to its log, for whoever keeps others from changing it.
@@ -206,13 +208,18 @@ impl Control {
     /// Applies transactions that another region decided, in one step.
     pub async fn follow(&self, transactions: Vec<Transaction>) -> std::result::Result<(), StorageError> {
         let _guard = self.writing.lock().await;
+        let corrupt = |error: Error| StorageError::Corrupt(error.message().to_owned());
+        // What a step before that was cut off has brought after all.
+        self.catch_up().await.map_err(corrupt)?;
         let log = self.log();
         let (expected, staged) = crate::geo::follow::stage(&*log, transactions)?;
+        if staged.is_empty() {
+            return Ok(());
+        }
         let transactions: Vec<_> = staged.iter().map(|staged| Arc::clone(&staged.transaction)).collect();
         log.append(expected, staged).await?;
         for transaction in transactions {
-            self.show(&transaction)
-                .map_err(|error| StorageError::Corrupt(error.message().to_owned()))?;
+            self.show(&transaction).map_err(corrupt)?;
         }
         Ok(())
     }

@@ -212,8 +212,8 @@ impl Node {
         authorize::permissions(principal, operation)?;
         // In a cluster each partition knows by itself whether it is written here.
         let is_partitions = self.duty.clustered && !matches!(operation, Operation::Metadata(_));
-        if (options.hub_only || authorize::is_write(operation)) && !is_partitions {
-            self.duty.check_writes()?;
+        if (options.hub_only || authorize::needs_writer(operation)) && !is_partitions {
+            self.duty.check_client_writes()?;
         }
         Ok(())
     }

@@ -46,6 +46,10 @@ impl Node {
     /// Opens a partition that another region writes.
     pub(crate) async fn open_follower(&self, range: &RangeEntry) -> Result<Arc<Partition>> {
         let log = self.store.open(range.log, Role::Follow).await.map_err(unreadable)?;
+        if !self.duty.clustered {
+            // What readers of an earlier copy still put there is from before.
+            self.cache.begin(range.log, log.head().lsn);
+        }
         // No writer takes anything from this inbox: whatever is put in is refused.
         let (sender, _) = mpsc::channel(1);
         let partition = Partition::new(

@@ -21,7 +21,7 @@ use orrery_partition::stored::StoredItem;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
-use crate::cache::CacheKey;
+use crate::cache::{CacheKey, HotCache};
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::geo::duty::{EVERYWHERE_WAIT, LogDuty, Term, unconfirmed, unvouched, write_forbidden};
@@ -279,20 +279,43 @@ pub async fn append_cached(
     staged: Vec<Staged>,
 ) -> Result<(), StorageError> {
     let transactions: Vec<_> = staged.iter().map(|staged| Arc::clone(&staged.transaction)).collect();
-    let changed = changed_items(log.id(), &transactions);
-    changed.keys().for_each(|key| cache.items.bar(*key));
-    // Also when the outcome is unknown: were the write there after all, an older fill must not hide it.
     let lsn = staged.last().map(|last| last.transaction.lsn);
-    let appended = log.append(expected, staged).await;
-    for (key, item) in changed {
-        cache
-            .items
-            .release(key, lsn, item.filter(|_| appended.is_ok()).map(Arc::new));
+    let barred = Barred::new(&cache.items, changed_items(log.id(), &transactions), lsn);
+    log.append(expected, staged).await?;
+    barred.show();
+    cache.recent.push(log.id(), transactions);
+    Ok(())
+}
+
+/// The items that an append changes, kept out of the cache until its outcome is known, or nobody waits for that any more.
+struct Barred<'a> {
+    cache: &'a HotCache,
+    changed: HashMap<CacheKey<'a>, Option<StoredItem>>,
+    /// Up to which it changes them.
+    lsn: Option<Lsn>,
+}
+
+impl<'a> Barred<'a> {
+    fn new(cache: &'a HotCache, changed: HashMap<CacheKey<'a>, Option<StoredItem>>, lsn: Option<Lsn>) -> Barred<'a> {
+        changed.keys().for_each(|key| cache.bar(*key));
+        Barred { cache, changed, lsn }
     }
-    if appended.is_ok() {
-        cache.recent.push(log.id(), transactions);
+
+    /// The append has happened: readers may have the new versions.
+    fn show(mut self) {
+        for (key, item) in std::mem::take(&mut self.changed) {
+            self.cache.release(key, self.lsn, item.map(Arc::new));
+        }
     }
-    appended
+}
+
+impl Drop for Barred<'_> {
+    /// The outcome is unknown, or there is none yet: were the write there after all, an older fill must not hide it.
+    fn drop(&mut self) {
+        for (key, _) in std::mem::take(&mut self.changed) {
+            self.cache.release(key, self.lsn, None);
+        }
+    }
 }
 
 /// The items that transactions change, with their last version.

@@ -160,74 +160,53 @@ impl World {
     }
 }
 
+/// Lets one world be changed by `write` while three readers `read`; gives it back when all have ended.
+fn race(broken: Broken, write: fn(&World), read: fn(&World)) -> Arc<World> {
+    let world = Arc::new(World {
+        cache: HotCache::new(1 << 20),
+        visible: AtomicU64::new(0),
+        known: AtomicU64::new(0),
+        broken,
+    });
+    let start = |run: fn(&World), n_times: usize| {
+        let world = Arc::clone(&world);
+        thread::spawn(move || (0..n_times).for_each(|_| run(&world)))
+    };
+    let writer = start(write, 1);
+    let readers: Vec<_> = (0..3).map(|_| start(read, READS)).collect();
+    writer.join().expect("the writer ends");
+    for reader in readers {
+        reader.join().expect("a reader ends");
+    }
+    world
+}
+
+fn write_all(world: &World) {
+    for version in 1..=VERSIONS {
+        world.write(version, true);
+        world.write(version, false);
+    }
+}
+
+fn check_all(run: impl Fn() + Copy + Send + Sync + 'static) {
+    shuttle::check_random(run, ITERATIONS);
+    shuttle::check_pct(run, ITERATIONS, 3);
+}
+
 fn check(broken: Broken) {
-    let race = move || {
-        let world = Arc::new(World {
-            cache: HotCache::new(1 << 20),
-            visible: AtomicU64::new(0),
-            known: AtomicU64::new(0),
-            broken,
-        });
-        let writer = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                for version in 1..=VERSIONS {
-                    world.write(version, true);
-                    world.write(version, false);
-                }
-            })
-        };
-        let readers: Vec<_> = (0..3)
-            .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || (0..READS).for_each(|_| world.read()))
-            })
-            .collect();
-        writer.join().expect("the writer ends");
-        for reader in readers {
-            reader.join().expect("a reader ends");
-        }
+    check_all(move || {
+        let world = race(broken, write_all, World::read);
         // When all is quiet the cache holds what is visible, or nothing.
         let cached = world.cache.get(key()).map(|item| item.lsn.0);
         assert!(
             cached.is_none_or(|version| version == VERSIONS),
             "the cache keeps {cached:?}, which is older than {VERSIONS}"
         );
-    };
-    shuttle::check_random(race, ITERATIONS);
-    shuttle::check_pct(race, ITERATIONS, 3);
+    });
 }
 
 fn check_snapshots(broken: Broken) {
-    let race = move || {
-        let world = Arc::new(World {
-            cache: HotCache::new(1 << 20),
-            visible: AtomicU64::new(0),
-            known: AtomicU64::new(0),
-            broken,
-        });
-        let writer = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                for version in 1..=VERSIONS {
-                    world.write(version, true);
-                    world.write(version, false);
-                }
-            })
-        };
-        let readers: Vec<_> = (0..3)
-            .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || (0..READS).for_each(|_| world.read_snapshot()))
-            })
-            .collect();
-        writer.join().expect("the writer ends");
-        for reader in readers {
-            reader.join().expect("a reader ends");
-        }
-    };
-    shuttle::check_random(race, ITERATIONS);
-    shuttle::check_pct(race, ITERATIONS, 3);
+    check_all(move || drop(race(broken, write_all, World::read_snapshot)));
 }
 
 #[test]
@@ -248,29 +227,11 @@ fn what_was_read_before_a_change_and_counts_after_it_is_noticed() {
 }
 
 fn check_what_others_write(broken: Broken) {
-    let race = move || {
-        let world = Arc::new(World {
-            cache: HotCache::new(1 << 20),
-            visible: AtomicU64::new(0),
-            known: AtomicU64::new(0),
-            broken,
-        });
-        let moving = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || (1..=VERSIONS).for_each(|version| world.visible.store(version, Ordering::SeqCst)))
-        };
-        let readers: Vec<_> = (0..3)
-            .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || (0..READS).for_each(|_| world.read_what_others_write()))
-            })
-            .collect();
-        moving.join().expect("the log stops moving");
-        for reader in readers {
-            reader.join().expect("a reader ends");
-        }
-    };
-    shuttle::check_random(race, ITERATIONS);
+    let moves = |world: &World| (1..=VERSIONS).for_each(|version| world.visible.store(version, Ordering::SeqCst));
+    shuttle::check_random(
+        move || drop(race(broken, moves, World::read_what_others_write)),
+        ITERATIONS,
+    );
 }
 
 #[test]

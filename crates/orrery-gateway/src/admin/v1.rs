@@ -148,7 +148,7 @@ impl Call<'_> {
             },
             ("POST", ["regions", region, "clock"]) if self.pipeline.settings().development => RegionCommand::Skew {
                 region: named(region)?,
-                skew_ms: self.form::<SkewForm>()?.skew_ms,
+                skew_ms: moved_by(self.form::<SkewForm>()?.skew_ms)?,
             },
             ("POST", ["regions", _, "clock"]) => return Err(clock_is_fixed()),
             ("POST", ["failover"]) => RegionCommand::ChangeWriter {
@@ -243,7 +243,7 @@ impl Call<'_> {
             return Err(clock_is_fixed());
         };
         if let Some(offset_ms) = offset_ms {
-            clock.set_offset_ms(offset_ms);
+            clock.set_offset_ms(moved_by(offset_ms)?);
         }
         Ok((StatusCode::OK, json!({"nowMs": clock.now().0})))
     }
@@ -258,6 +258,15 @@ impl Call<'_> {
     fn form<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::bad_request(format!("The body is not what this path takes: {error}.")))
+    }
+}
+
+/// How far a clock is moved: further than a century nobody has dates for.
+fn moved_by(ms: i64) -> Result<i64> {
+    const CENTURY_MS: u64 = 100 * 366 * 24 * 60 * 60 * 1_000;
+    match ms.unsigned_abs() <= CENTURY_MS {
+        true => Ok(ms),
+        false => Err(Error::bad_request("A clock is moved by a century at most.")),
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) fn decode(container: ContainerRef, mode: FeedMode, call: Call<'_>) ->
         filter: headers.text(&names::FEED_FILTER)?.map(str::to_owned),
         wait_ms: headers.feed_wait_ms()?,
         from_history: headers.feed_from_history()?,
-        facts_only: headers.flag(&names::FEED_FACTS_ONLY),
-        committed_only: headers.flag(&names::FEED_COMMITTED),
+        facts_only: headers.checked_flag(&names::FEED_FACTS_ONLY)?,
+        committed_only: headers.checked_flag(&names::FEED_COMMITTED)?,
         lasting_tag: false,
     };
     let enveloped = headers.text(&names::CHANGE_FEED_WIRE_FORMAT)?.is_some();

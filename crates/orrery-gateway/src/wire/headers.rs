@@ -86,6 +86,16 @@ impl<'a> Headers<'a> {
             .is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
     }
 
+    /// The same for a header that says one of the two, or makes no sense: of ours, by which a client may have to rely on the answer.
+    pub fn checked_flag(&self, name: &HeaderName) -> Result<bool> {
+        let read = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        };
+        Ok(self.parsed(name, read)?.unwrap_or(false))
+    }
+
     /// Is the header there and not `false`? For headers whose presence is the message.
     pub fn marked(&self, name: &HeaderName) -> bool {
         self.get(name)

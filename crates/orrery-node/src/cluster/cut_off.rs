@@ -13,6 +13,7 @@ use orrery_partition::keys::{self, EpkForm};
 use orrery_partition::storage::StorageError;
 
 use crate::catalogue::ContainerEntry;
+use crate::geo::salvage::{Version, versions_between};
 use crate::metadata::conflicts::{Kept, Lost, LostKind, Room, keep, no_room};
 use crate::node::Node;
 
@@ -50,23 +51,35 @@ impl Node {
         let Some((container, range)) = ranges.into_iter().find(|(_, range)| range.log == log) else {
             return Ok(None);
         };
-        let own = Arc::clone(&self.partition(&range)?.log);
+        let partition = self.partition(&range)?;
+        let own = &partition.log;
         let mut last = after;
         while last < own.head().lsn {
-            let transactions = match own.read_log(last, CHUNK_BYTES).await {
-                Ok(transactions) => transactions,
-                Err(StorageError::Trimmed { start }) => {
+            let (end, versions) = match own.read_log(last, CHUNK_BYTES).await {
+                Ok(transactions) => {
+                    let Some(end) = transactions.last() else { break };
+                    let versions = transactions.iter().flat_map(|one| versions(log, one)).collect();
+                    (end.lsn, versions)
+                }
+                // A log that begins here has its items from another one: which of them were lost nobody can tell.
+                Err(StorageError::Trimmed { start }) if after == Lsn::ZERO => {
                     tracing::warn!(%log, %start, "the first of the lost writes are no longer in the log");
                     last = start;
                     continue;
                 }
+                Err(StorageError::Trimmed { start }) => {
+                    tracing::warn!(%log, %start, "the first of the lost writes are no longer in the log: of what they wrote, only what is still there is kept");
+                    let form = EpkForm::of(container.definition.partition_key());
+                    let view = partition.snapshot()?;
+                    let (found, end) = versions_between(&*view, form, (last, start), CHUNK_BYTES)?;
+                    (end, found.into_iter().map(|found| still_there(log, found)).collect())
+                }
                 Err(error) => return Err(unreadable(error)),
             };
-            let Some(end) = transactions.last() else { break };
             return Ok(Some(Suffix {
                 container: container.rid.clone(),
-                last: end.lsn,
-                versions: transactions.iter().flat_map(|one| versions(log, one)).collect(),
+                last: end,
+                versions,
             }));
         }
         Ok(None)
@@ -128,6 +141,19 @@ impl Node {
             number: version.number,
             content,
         })
+    }
+}
+
+/// The version of an item that a view has.
+fn still_there(log: LogId, found: Version) -> CutOff {
+    CutOff {
+        log,
+        lsn: found.item.lsn,
+        index: found.index,
+        number: found.number,
+        epk: found.epk,
+        id: String::from_utf8_lossy(&found.item.id).into_owned(),
+        body: Some(String::from_utf8_lossy(&found.item.body).into_owned()),
     }
 }
 

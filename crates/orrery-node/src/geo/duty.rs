@@ -28,6 +28,7 @@ pub struct Duty {
     writes: AtomicBool,
     /// May this region be behind what was acknowledged as strong? Then it answers no strong read.
     left_out: AtomicBool,
+    taking_over: AtomicBool,
     /// Counts how often this region began or ceased to write.
     term: Watched<Term>,
     pub promise: Promise,
@@ -106,6 +107,7 @@ impl Duty {
         Duty {
             writes: AtomicBool::new(writes),
             left_out: AtomicBool::new(false),
+            taking_over: AtomicBool::new(false),
             term: Watched::default(),
             promise,
             progress: Progress::default(),
@@ -230,6 +232,20 @@ impl Duty {
 
     pub fn set_left_out(&self, left_out: bool) {
         self.left_out.store(left_out, Ordering::Release);
+    }
+
+    /// Says whether this region is about to take writes. Clients must wait until that is decided: what they wrote before would be lost
+    /// if it came to nothing.
+    pub fn set_taking_over(&self, taking_over: bool) {
+        self.taking_over.store(taking_over, Ordering::Release);
+    }
+
+    /// Refuses a client's write where another region takes them.
+    pub fn check_client_writes(&self) -> Result<()> {
+        match self.taking_over.load(Ordering::Acquire) {
+            true => Err(write_forbidden()),
+            false => self.check_writes(),
+        }
     }
 
     /// Refuses a write where another region takes them.

@@ -235,7 +235,14 @@ impl Fleet {
         self.stop_following().await;
         // Before it writes: the first write it acknowledges must wait for the others.
         new.duty.progress.set_members(self.members(&next));
-        if let Err(error) = new.promote(next.epoch, EpochStart::Next).await {
+        new.duty.set_taking_over(true);
+        let promoted = new.promote(next.epoch, EpochStart::Next).await;
+        if promoted.is_ok() {
+            self.set_topology(next);
+        }
+        // Only now: what a client wrote before would be gone if the target gave the role back.
+        new.duty.set_taking_over(false);
+        if let Err(error) = promoted {
             // The old writer goes on, and after a restart as well; what the target has begun is installed anew there.
             if let Err(error) = self.keeper.save(&topology) {
                 tracing::error!(%error, "a change of the write region that failed is still on record");
@@ -246,13 +253,13 @@ impl Fleet {
             self.follow_writer();
             return Err(error);
         }
-        self.set_topology(next);
         // Only now: a client that is refused asks for the account, and must find the new writer in it.
         old.duty.set_writes(false);
         drop(held);
-        old.demote().await?;
+        let demoted = old.demote().await;
+        // The others follow whatever becomes of the old one.
         self.follow_writer();
-        Ok(())
+        demoted
     }
 
     /// A planned change is for a region that serves and is in touch with the one that writes: whoever is refused there would be sent
@@ -393,6 +400,7 @@ impl Fleet {
             region: reader,
             there,
             back,
+            adopting: Arc::default(),
         };
         let guard = replica.start();
         self.following().insert(reader, guard);

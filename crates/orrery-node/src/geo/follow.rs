@@ -62,6 +62,16 @@ pub trait Sink: Send + Sync {
 
     fn apply(&self, transactions: Vec<Transaction>) -> BoxFuture<'_, Result<(), StorageError>>;
 
+    /// How much of the own log readers see.
+    fn shown(&self) -> Lsn {
+        self.log().head().lsn
+    }
+
+    /// Waits until they see it up to there.
+    fn shown_past(&self, _lsn: Lsn) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// What the leader knows to be in every region.
     fn committed(&self, lsn: Lsn);
 }
@@ -84,7 +94,8 @@ pub async fn follow(source: &Source, sink: &dyn Sink) -> Ended {
     let (parcels, arriving) = mpsc::channel(PARCELS_MAX);
     let (reports, reported) = mpsc::channel(PARCELS_MAX);
     let start = sink.log().head();
-    source.progress.restart(source.region, start.lsn);
+    let shown = sink.shown().min(start.lsn);
+    source.progress.restart(source.region, shown);
     date_backlog(source, start.lsn).await;
     tokio::select! {
         // In an order of its own, or two runs of a simulation would differ; what has arrived comes before what is sent off.
@@ -92,6 +103,7 @@ pub async fn follow(source: &Source, sink: &dyn Sink) -> Ended {
         // Whatever is dropped half way has left the own log at a position it can go on from.
         ended = receive(source, sink, arriving, reports) => ended,
         () = tell(source, sink, reported) => Ended::Broken,
+        () = tell_once_shown(source, sink, (shown, start.lsn)) => Ended::Broken,
         () = learn_committed(source, sink) => Ended::Broken,
         ended = ship(source, sink, start, parcels) => ended,
     }
@@ -228,7 +240,7 @@ async fn receive(
         drop(carried);
         let report = source.back.depart(REPORT_BYTES);
         // Whoever tells makes up for what finds the queue full.
-        let _ = reports.try_send((report, sink.log().head().lsn));
+        let _ = reports.try_send((report, sink.shown()));
     }
 }
 
@@ -236,11 +248,20 @@ async fn receive(
 async fn tell(source: &Source, sink: &dyn Sink, mut reported: mpsc::Receiver<(Parcel, Lsn)>) {
     while let Some((parcel, lsn)) = reported.recv().await {
         tell_one(source, parcel, lsn).await;
-        let head = sink.log().head().lsn;
+        let head = sink.shown();
         if reported.is_empty() && head > lsn {
             tell_one(source, source.back.depart(REPORT_BYTES), head).await;
         }
     }
+}
+
+/// A step that was cut off may have left something in the own log that readers are only about to see.
+async fn tell_once_shown(source: &Source, sink: &dyn Sink, (shown, start): (Lsn, Lsn)) {
+    if shown < start {
+        sink.shown_past(start).await;
+        tell_one(source, source.back.depart(REPORT_BYTES), start).await;
+    }
+    std::future::pending().await
 }
 
 async fn tell_one(source: &Source, mut parcel: Parcel, lsn: Lsn) {
@@ -265,9 +286,16 @@ async fn learn_committed(source: &Source, sink: &dyn Sink) {
     }
 }
 
-/// Projects transactions decided elsewhere on the view they meet here.
-pub fn stage(log: &dyn Log, transactions: Vec<Transaction>) -> Result<(Position, Vec<Staged>), StorageError> {
+/// Projects transactions decided elsewhere on the view they meet here, but for those that are in it already: a step that was cut off
+/// may have brought them after all.
+pub fn stage(log: &dyn Log, mut transactions: Vec<Transaction>) -> Result<(Position, Vec<Staged>), StorageError> {
     let snapshot = log.snapshot()?;
+    let own = snapshot.position();
+    let n_known = transactions.iter().take_while(|known| known.lsn <= own.lsn).count();
+    let known_end = transactions.drain(..n_known).last();
+    if known_end.is_some_and(|known| known.lsn == own.lsn && known.position().hash != own.hash) {
+        return Err(StorageError::Corrupt("the log holds another history".to_owned()));
+    }
     let mut overlay = Overlay::new(&*snapshot);
     let projector = Projector::default();
     let mut staged = Vec::with_capacity(transactions.len());

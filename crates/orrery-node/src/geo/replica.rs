@@ -49,6 +49,8 @@ pub struct Replica {
     pub region: RegionId,
     pub there: Arc<Link>,
     pub back: Arc<Link>,
+    /// Held by whoever opens what the catalogue names: one at a time.
+    pub adopting: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A region while it follows another one. Dropping this ends it, without waiting.
@@ -76,6 +78,7 @@ impl Replica {
             region: RegionId(u32::MAX),
             there: Arc::new(Link::new(1)),
             back: Arc::new(Link::new(1)),
+            adopting: Arc::default(),
         }
     }
 
@@ -115,6 +118,7 @@ impl Replica {
                 () = stopping.cancelled() => {}
                 () = node_stops => {}
                 () = replica.follow_system() => {}
+                () = replica.show_what_arrives() => {}
                 () = replica.follow_partitions(&stopping, &followers) => {}
                 () = replica.keep_fresh() => {}
             }
@@ -157,6 +161,29 @@ impl Replica {
         }
     }
 
+    /// Shows what comes into the system log by a step that was cut off: it may be durable, and then nobody sends it again.
+    async fn show_what_arrives(&self) {
+        loop {
+            self.node.control.changed_after(self.node.control.shown()).await;
+            // Whoever takes a step shows it, and keeps others from doing so.
+            let shown = match self.node.control.absorb().await {
+                Ok(true) => self.adopt_account().await,
+                Ok(false) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = shown {
+                tracing::warn!(%error, "the catalogue cannot be brought up to its log");
+                tokio::time::sleep(PAUSE_MAX).await;
+            }
+        }
+    }
+
+    /// Learns what the catalogue says of keys and partitions now.
+    async fn adopt_account(&self) -> Result<()> {
+        self.node.reload_keys()?;
+        self.adopt().await
+    }
+
     /// Replaces the system log by a copy of the leader's view, and everything it names with it.
     async fn install_system(&self) -> Result<()> {
         let snapshot = self.leader.control.log().snapshot().map_err(unreadable)?;
@@ -176,8 +203,7 @@ impl Replica {
         carry(&self.there, Arc::clone(&snapshot)).await?;
         copy_view(&**store, Arc::clone(&snapshot), LogId::SYSTEM, snapshot.position()).await?;
         self.node.control.reopen_as(&**store, Role::Follow).await?;
-        self.node.reload_keys()?;
-        self.adopt().await
+        self.adopt_account().await
     }
 
     /// Starts and ends a task for each partition as the catalogue changes.
@@ -346,6 +372,7 @@ impl Replica {
 
     /// Opens what the catalogue names and gives up what it no longer does.
     async fn adopt(&self) -> Result<()> {
+        let _guard = self.adopting.lock().await;
         self.node.open_all().await?;
         let named: HashSet<LogId> = self.node.named_logs().into_iter().collect();
         let open: Vec<LogId> = self.node.open_logs();
@@ -443,6 +470,14 @@ impl Sink for SystemSink<'_> {
         })
     }
 
+    fn shown(&self) -> Lsn {
+        self.0.node.control.shown()
+    }
+
+    fn shown_past(&self, lsn: Lsn) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.node.control.shown_past(lsn))
+    }
+
     fn committed(&self, lsn: Lsn) {
         self.0.node.control.learn_committed(lsn);
     }
@@ -475,7 +510,9 @@ impl Sink for PartitionSink<'_> {
                 let after = rest.split_off(end);
                 let brings_version = rest.last().is_some_and(brings_version);
                 let (expected, staged) = follow::stage(log, rest)?;
-                append_cached(log, &self.node.cache, expected, staged).await?;
+                if !staged.is_empty() {
+                    append_cached(log, &self.node.cache, expected, staged).await?;
+                }
                 if brings_version {
                     self.partition
                         .refresh_session_version()

@@ -420,16 +420,16 @@ impl Comparison {
 
 /// A version of an item, with its place in the log.
 #[derive(Debug)]
-pub(super) struct Version {
-    epk: Epk,
-    number: u64,
-    index: usize,
-    item: StoredItem,
+pub(crate) struct Version {
+    pub epk: Epk,
+    pub number: u64,
+    pub index: usize,
+    pub item: StoredItem,
 }
 
 /// The items of a view that changed after one LSN and up to another, as they are now, in the order of their changes: about so
 /// many bytes of them, and up to which LSN these are all.
-pub(super) fn versions_between(
+pub(crate) fn versions_between(
     view: &dyn Snapshot,
     form: EpkForm,
     (after, end): (Lsn, Lsn),

@@ -46,6 +46,8 @@ use token::QueryContinuation;
 const PAGE_ROWS_DEFAULT: usize = 1_000;
 const PAGE_ROWS_MAX: usize = 10_000;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Clients take heads of 16 KiB, some no more.
+const CONTINUATION_BYTES_MAX: usize = 12 * 1024;
 /// What sorting, grouping and removing duplicates may hold.
 const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Texts and parameters that are longer together take so long to plan that the reactor should not do it.
@@ -217,11 +219,13 @@ async fn page_of_items(
         partition.throttle.pay(share);
     }
     let continuation = done.after.map(|after| after.encode(&node.keys().internal, asked));
-    if let (Some(text), Some(most)) = (&continuation, page.continuation_bytes_max)
-        && text.len() > most
+    let most = page.continuation_bytes_max.unwrap_or(CONTINUATION_BYTES_MAX);
+    if continuation
+        .as_ref()
+        .is_some_and(|text| text.len() > most.min(CONTINUATION_BYTES_MAX))
     {
         return Err(Error::bad_request(
-            "The continuation of this query is larger than the client accepts: sort by shorter values.",
+            "The continuation of this query is larger than clients accept: sort by shorter values.",
         ));
     }
     Ok(feed_of(container, done.rows, continuation))
@@ -412,7 +416,7 @@ fn parameters(given: &[(String, Option<Value>)]) -> Result<Parameters> {
 /// What a query that begins now sees of the world.
 pub fn context(now: Timestamp) -> Context<'static> {
     Context {
-        now_ticks: now.0 as i64 * 10_000,
+        now_ticks: i64::try_from(now.0).unwrap_or(i64::MAX).saturating_mul(10_000),
         seed: now.0,
         functions: None,
     }

@@ -37,6 +37,8 @@ struct Fuse {
     cut: Mutex<Cut>,
     reads_hang: AtomicBool,
     blown: tokio::sync::watch::Sender<bool>,
+    /// Whether appends that have happened are told of only later.
+    is_late: tokio::sync::watch::Sender<bool>,
 }
 
 impl Fuse {
@@ -67,6 +69,7 @@ impl FailingStore {
             cut: Mutex::new(Cut::Before),
             reads_hang: AtomicBool::new(false),
             blown: tokio::sync::watch::Sender::new(false),
+            is_late: tokio::sync::watch::Sender::new(false),
         };
         Arc::new(FailingStore {
             inner: RwLock::new(Some(inner)),
@@ -85,6 +88,15 @@ impl FailingStore {
     #[allow(dead_code, reason = "not every crate that includes this file has disks that hang")]
     pub fn hang_reads(&self) {
         self.fuse.reads_hang.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on appends happen at once, and whoever waits for one hears of it only after the opposite has been said.
+    #[allow(
+        dead_code,
+        reason = "not every crate that includes this file has disks that are slow to answer"
+    )]
+    pub fn answer_late(&self, late: bool) {
+        self.fuse.is_late.send_replace(late);
     }
 
     /// Lets `n` changes happen from now on; the next one is cut off, and all after it fail.
@@ -210,7 +222,13 @@ impl Log for FailingLog {
     }
 
     fn append(&self, expected: Position, staged: Vec<Staged>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.fuse.change(self.inner.append(expected, staged)).await })
+        Box::pin(async move {
+            let appended = self.fuse.change(self.inner.append(expected, staged)).await;
+            let mut is_late = self.fuse.is_late.subscribe();
+            let told = is_late.wait_for(|is_late| !is_late).await;
+            told.expect("the fuse lives as long as the log");
+            appended
+        })
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {

@@ -24,6 +24,7 @@ mod catalogue;
 mod charges;
 mod controls;
 mod cut;
+mod cut_off_steps;
 mod death;
 mod failover;
 mod lag;

@@ -228,19 +228,45 @@ impl Compiler<'_> {
             let message = "The specified query includes 'member indexer' which is currently not supported.";
             self.problem(span, "SC2990", message);
         }
+        let mut is_item = place == Place::Document(Vec::new());
         for step in rest {
             expr = match step {
-                ast::Step::Index(index) => Expr::Index {
-                    base: Box::new(expr),
-                    index: self.boxed(index),
-                },
+                ast::Step::Index(index) => {
+                    let index = self.expr(index);
+                    let stored = Expr::Index {
+                        base: Box::new(expr),
+                        index: Box::new(index.clone()),
+                    };
+                    match is_item {
+                        true => self.or_computed(&index, stored),
+                        false => stored,
+                    }
+                }
                 ast::Step::Member(name) => Expr::Access {
                     base: Box::new(expr),
                     steps: vec![Step::Name(name.text.clone())],
                 },
             };
+            is_item = false;
         }
         expr
+    }
+
+    /// The member of an item that an index names, which nobody knows before it is evaluated: it may be a computed property.
+    fn or_computed(&mut self, index: &Expr, stored: Expr) -> Expr {
+        let properties = self.definition.computed.clone();
+        properties.iter().fold(stored, |otherwise, property| {
+            self.n_expressions += property.n_expressions;
+            let name = Expr::Constant(Some(Value::String(property.name().to_owned())));
+            Expr::Conditional {
+                condition: Box::new(Expr::Chain {
+                    first: Box::new(index.clone()),
+                    rest: vec![(BinaryOperator::Equal, name)],
+                }),
+                then: Box::new(Expr::Computed(Arc::clone(property))),
+                otherwise: Box::new(otherwise),
+            }
+        })
     }
 
     fn path(&mut self, name: &str, steps: Vec<Step>, name_span: Span, span: Span) -> Expr {

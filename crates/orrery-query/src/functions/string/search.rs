@@ -70,7 +70,12 @@ fn contains_each(arguments: &Arguments<'_>, any: bool, ignore_case: bool) -> Opt
 fn index_of(arguments: &Arguments<'_>) -> Option<Value> {
     let (text, part) = (arguments.string(0)?, arguments.string(1)?);
     let start = if arguments.has(2) { arguments.integer(2)? } else { 0 };
-    let start = byte_position(text, usize::try_from(start).unwrap_or(0));
+    let start = usize::try_from(start).unwrap_or(0);
+    // Nothing is behind the end, not even the empty string.
+    if part.is_empty() && start > text.encode_utf16().count() {
+        return integer(-1);
+    }
+    let start = byte_position(text, start);
     let found = text[start..]
         .find(part)
         .map(|at| unit_position(text, start + at) as i64);
