@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::Uri;
 use orrery_model::etag::Precondition;
 use orrery_model::limits::ITEM_ID_BYTES_MAX;
-use orrery_model::{IndexingDirective, PartitionKey, ResourceId, Result};
+use orrery_model::{IndexingDirective, PartitionKey, ResourceId, Result, Value};
 use orrery_node::api::{
-    ContainerRef, Grant, ItemOperation, ItemSelector, ItemVerb, MetadataOperation, MetadataVerb, Operation, Options,
-    Outcome, Principal, Resource, ResourceKind, Selector,
+    ContainerRef, FeedTarget, Grant, ItemOperation, ItemSelector, ItemVerb, MetadataOperation, MetadataVerb, Operation,
+    Options, Outcome, Page, Principal, QueryDiagnostics, QueryText, Resource, ResourceKind, Selector,
 };
 use orrery_node::{Reply, Request};
 use serde::Deserialize;
@@ -129,7 +129,10 @@ impl Permission {
                             database: database.clone(),
                             container: container.clone(),
                         };
-                        id_of(&look(handler, read_item(container, rid, partition_key?.clone())).await?)?
+                        match partition_key {
+                            Some(key) => id_of(&look(handler, read_item(container, rid, key.clone())).await?)?,
+                            None => find_id(handler, container, &rid).await?,
+                        }
                     }
                 };
                 let container = match container {
@@ -176,6 +179,37 @@ fn read_item(container: ContainerRef, rid: ResourceId, partition_key: PartitionK
             item: ItemSelector::Rid(rid),
         },
     })
+}
+
+/// The id of an item whose partition key nobody names: it is looked for.
+async fn find_id(handler: &dyn Handler, container: ContainerRef, rid: &ResourceId) -> Option<String> {
+    let query = QueryText {
+        text: "SELECT VALUE c.id FROM c WHERE c._rid = @rid".to_owned(),
+        parameters: vec![("@rid".to_owned(), Some(Value::String(rid.to_string())))],
+        resume_filter: None,
+    };
+    let mut page = Page::default();
+    loop {
+        let request = Request {
+            principal: Principal::Account { read_only: true },
+            options: Options::default(),
+            operation: Operation::Query {
+                container: container.clone(),
+                target: FeedTarget::default(),
+                query: query.clone(),
+                page: page.clone(),
+                cross_partition: true,
+                diagnostics: QueryDiagnostics::default(),
+            },
+        };
+        let Outcome::Feed(feed) = handler.execute(request).await.ok()?.outcome else {
+            return None;
+        };
+        if let Some(found) = feed.entries.first() {
+            return serde_json::from_slice(found).ok();
+        }
+        page.continuation = Some(feed.continuation?);
+    }
 }
 
 fn read_resource(kind: ResourceKind, path: Vec<Selector>, name: String) -> Operation {

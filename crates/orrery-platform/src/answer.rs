@@ -101,6 +101,7 @@ impl From<PublishError> for Failure {
             PublishError::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             PublishError::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
             PublishError::Exists => (StatusCode::CONFLICT, "exists"),
+            PublishError::TooManySubscriptions(_) => (StatusCode::CONFLICT, "too-many"),
             PublishError::Retracted => (StatusCode::CONFLICT, "retracted"),
             PublishError::Changed => (StatusCode::PRECONDITION_FAILED, "changed"),
             PublishError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, "busy"),
@@ -150,4 +151,20 @@ pub fn with_etag(mut answer: Answer, etag: Option<&str>) -> Answer {
 
 pub fn empty(status: StatusCode) -> Answer {
     typed_answer(status, "text/plain", Bytes::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_condition_that_failed_is_answered_so_and_whoever_may_come_again_is_told_when() {
+        let shown = |error: PublishError| {
+            let failure = Failure::from(error);
+            (failure.status.as_u16(), failure.code, failure.retry_after_s)
+        };
+        assert_eq!(shown(PublishError::Changed), (412, "changed", None));
+        assert_eq!(shown(PublishError::Busy { retry_after: None }), (429, "busy", Some(1)));
+        assert_eq!(shown(PublishError::TooManySubscriptions(3)), (409, "too-many", None));
+    }
 }

@@ -13,6 +13,7 @@ mod handlers;
 pub mod limit;
 mod metrics;
 pub mod openapi;
+mod patience;
 mod read;
 pub mod route;
 pub mod service;

@@ -106,8 +106,11 @@ pub async fn bytes(body: Incoming, bytes_max: usize) -> Result<Bytes, Failure> {
     }
 }
 
-/// The body as a value of a type.
+/// The body as a value of a type: an object, whose members say what they are. Values in a row would be taken for members too.
 pub async fn body<T: DeserializeOwned>(body: Incoming, bytes_max: usize) -> Result<T, Failure> {
     let bytes = bytes(body, bytes_max).await?;
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Failure::invalid("the body: it is an object"));
+    }
     serde_json::from_slice(&bytes).map_err(|error| Failure::invalid(format!("the body: {error}")))
 }

@@ -28,6 +28,7 @@ use crate::extension::Extension;
 use crate::handlers;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
+use crate::patience::Patient;
 use crate::route::{Route, route};
 use crate::settings::PlatformSettings;
 use crate::token::TokenVerifier;
@@ -339,6 +340,7 @@ async fn accept(platform: Arc<Platform>, listener: TcpListener, tasks: TaskTrack
 async fn converse(platform: &Arc<Platform>, stream: tokio::net::TcpStream, peer: IpAddr) {
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
+    let stream = Patient::new(stream, platform.settings.write_patience);
     let answer =
         service_fn(|request| async move { Ok::<_, std::convert::Infallible>(platform.answer(request, peer).await) });
     let connection = hyper::server::conn::http1::Builder::new()

@@ -25,10 +25,14 @@ pub struct PlatformSettings {
     pub connections_max: usize,
     /// Open streams of notifications.
     pub listeners_max: usize,
+    /// Those of one user: pages that are open at the same time.
+    pub listeners_per_user_max: usize,
     /// How long a stream lasts. Its token is asked for again then, so that one that has ended does not go on listening.
     pub stream_max: Duration,
     /// From the first byte of a request to its answer.
     pub request_deadline: Duration,
+    /// How long a client may leave what it was sent unread. Its connection is closed then, whatever it is used for.
+    pub write_patience: Duration,
     /// How long requests under way may take when the service is told to stop.
     pub stop_deadline: Duration,
 }
@@ -46,8 +50,10 @@ impl Default for PlatformSettings {
             body_bytes_max: 1 << 20,
             connections_max: 1024,
             listeners_max: 512,
+            listeners_per_user_max: 8,
             stream_max: Duration::from_secs(3600),
             request_deadline: Duration::from_secs(30),
+            write_patience: Duration::from_secs(30),
             stop_deadline: Duration::from_secs(5),
         }
     }

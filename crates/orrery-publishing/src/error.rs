@@ -55,6 +55,8 @@ pub enum PublishError {
     PageSize(usize),
     #[error("a new subscription brings at most {0} articles")]
     Backfill(usize),
+    #[error("a user has at most {0} subscriptions")]
+    TooManySubscriptions(usize),
     /// Every account says so.
     #[error("it does not exist")]
     NotFound,

@@ -4,6 +4,7 @@
 //! other lane that has the same key. Invariant: nothing is given out while a source that has more to say could still say
 //! something lower; so what comes out is in order whatever the order of the answers.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -11,6 +12,12 @@ struct Lane<R> {
     rows: VecDeque<(String, R)>,
     /// The source has not said that it is at its end.
     has_more: bool,
+}
+
+/// The order in which servers sort texts: by UTF-16 units. Characters beyond the first 65,536 come before some of those within,
+/// unlike in the order of `str`.
+pub fn server_order(one: &str, other: &str) -> Ordering {
+    one.encode_utf16().cmp(other.encode_utf16())
 }
 
 /// Sources side by side, known by their number.
@@ -43,7 +50,7 @@ impl<R> Lanes<R> {
         }
     }
 
-    /// Adds what a source answered, in ascending order of keys.
+    /// Adds what a source answered, in ascending order of keys; see [`server_order`].
     pub fn supply(&mut self, lane: usize, rows: impl IntoIterator<Item = (String, R)>, has_more: bool) {
         let lane = &mut self.lanes[lane];
         lane.rows.extend(rows);
@@ -75,7 +82,7 @@ impl<R> Lanes<R> {
             .iter()
             .filter_map(|lane| lane.rows.front())
             .map(|(key, _)| key)
-            .min();
+            .min_by(|one, other| server_order(one, other));
         let Some(key) = lowest.cloned() else {
             return Next::End;
         };
@@ -110,6 +117,29 @@ mod tests {
         assert_eq!(lanes.take_lowest(), Next::Starving(vec![1]));
         lanes.close(1);
         assert_eq!(lanes.take_lowest(), Next::End);
+    }
+
+    #[test]
+    fn keys_come_in_the_order_of_servers() {
+        let keys = [
+            "z",
+            "\u{d7ff}",
+            "\u{10000}",
+            "\u{1f600}",
+            "\u{e000}",
+            "\u{ff21}",
+            "\u{ffff}",
+        ];
+        let mut lanes = Lanes::new(keys.len());
+        for (lane, key) in keys.iter().rev().enumerate() {
+            lanes.supply(lane, [((*key).to_owned(), ())], false);
+        }
+        for expected in keys {
+            assert!(
+                matches!(lanes.take_lowest(), Next::Rows { key, .. } if key == expected),
+                "{expected}"
+            );
+        }
     }
 
     proptest! {

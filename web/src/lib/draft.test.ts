@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { asAnother, attempted, concluded, mustFinishIn, newDraft, parseTags, restoreDraft } from './draft';
+import { asAnother, attempted, concluded, draftName, mustFinishIn, newDraft, parseTags, restoreDraft } from './draft';
 
 const draft = { ...newDraft('key-1'), title: 'Snow', category: 'sports' };
 
@@ -49,6 +49,10 @@ describe('an open attempt', () => {
     const open = attempted(draft, 'West US');
     expect(restoreDraft(JSON.stringify(open))).toEqual(open);
   });
+});
+
+test('drafts of two users have two names', () => {
+  expect(new Set([draftName('ann'), draftName('bob'), draftName(null)]).size).toBe(3);
 });
 
 test.each([

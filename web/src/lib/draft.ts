@@ -44,6 +44,11 @@ export function asAnother(draft: Draft, nextKey: string): Draft {
   return { ...draft, key: nextKey, openIn: null };
 }
 
+/** Under which name a user's draft is stored: what one person has written is not shown to the next one on the same machine. */
+export function draftName(user: string | null): string {
+  return user === null ? 'draft' : `draft.${user}`;
+}
+
 /** What storage gave back, or null if that is no draft. */
 export function restoreDraft(text: string | null): Draft | null {
   try {

@@ -24,6 +24,8 @@ class LiveFeed {
   private hiding: ReturnType<typeof setTimeout> | undefined;
   private reading = false;
   private readAgain = false;
+  /** The page that was asked for last; an answer to an earlier question changes nothing. */
+  private question = 0;
   private n_failures = 0;
   private n_catchUps = 0;
 
@@ -33,6 +35,7 @@ class LiveFeed {
     this.service = service;
     [this.feed, this.known, this.problem, this.stream] = [feeds.EMPTY_FEED, false, null, 'connecting'];
     [this.n_failures, this.n_catchUps, this.reading, this.readAgain] = [0, 0, false, false];
+    [this.question, this.loading] = [this.question + 1, false];
     void this.refresh();
     void this.connect(service);
     const onVisibility = () => this.hideOrShow(service);
@@ -47,14 +50,17 @@ class LiveFeed {
     const service = this.service;
     const { continuation } = this.feed;
     if (service === null || continuation === null || this.loading) return;
+    const question = ++this.question;
     this.loading = true;
     try {
       const page = await service.notifications(continuation);
-      if (service === this.service) this.feed = feeds.withNextPage(this.feed, page);
+      // A re-read may have put another first page there meanwhile, which goes on elsewhere.
+      const isNext = question === this.question && continuation === this.feed.continuation;
+      if (isNext) this.feed = feeds.withNextPage(this.feed, page);
     } catch (problem) {
-      notices.problem(explain(problem));
+      if (question === this.question) notices.problem(explain(problem));
     } finally {
-      this.loading = false;
+      if (question === this.question) this.loading = false;
     }
   }
 

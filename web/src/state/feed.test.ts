@@ -25,11 +25,14 @@ class FakeStream extends EventTarget {
 const page = Object.assign(new EventTarget(), { hidden: false });
 let answers: (Page<Notification> | Error)[] = [];
 let n_reads = 0;
+/** Older pages that were asked for, to be answered by tests. */
+let olderPages: ((page: Page<Notification>) => void)[] = [];
 let unfollow = () => {};
 
 const service = {
   streamAddress: async () => '/stream',
-  notifications: async () => {
+  notifications: async (continuation?: string) => {
+    if (continuation !== undefined) return new Promise((resolve) => olderPages.push(resolve));
     n_reads++;
     const answer = answers.length > 1 ? answers.shift()! : answers[0]!;
     if (answer instanceof Error) throw answer;
@@ -52,7 +55,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   vi.stubGlobal('EventSource', FakeStream);
   vi.stubGlobal('document', page);
-  [streams, n_reads, page.hidden] = [[], 0, false];
+  [streams, n_reads, page.hidden, olderPages] = [[], 0, false, []];
 });
 
 afterEach(() => {
@@ -99,6 +102,43 @@ test('a missing account is asked for again, ever less often, until it is there',
   expect(liveFeed.feed.missing).toEqual([]);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(n_reads).toBe(3);
+});
+
+test('an older page goes under the first page that it was asked for', async () => {
+  await followed({ ...EMPTY, items: [note('b')], continuation: 'after b' });
+  const asked = liveFeed.more();
+  expect(liveFeed.loading).toBe(true);
+  olderPages[0]!({ ...EMPTY, items: [note('c')] });
+  await asked;
+  expect(liveFeed.feed.items.map(({ id }) => id)).toEqual(['b', 'c']);
+  expect(liveFeed.loading).toBe(false);
+});
+
+test('an older page is dropped when the first page was read again and goes on elsewhere', async () => {
+  const before = { ...EMPTY, items: [note('b')], continuation: 'after b' };
+  const stream = await followed(before, { ...EMPTY, items: [note('y')], continuation: 'after y' });
+  const asked = liveFeed.more();
+  stream.say('missed');
+  await settle();
+  olderPages[0]!({ ...EMPTY, items: [note('c')] });
+  await asked;
+  expect(liveFeed.feed).toMatchObject({ items: [{ id: 'y' }], continuation: 'after y' });
+  expect(liveFeed.loading).toBe(false);
+});
+
+test('another region can be paged through while an older page of the one before is on its way', async () => {
+  await followed({ ...EMPTY, items: [note('b')], continuation: 'after b' });
+  const asked = liveFeed.more();
+  unfollow();
+  await followed({ ...EMPTY, items: [note('d')], continuation: 'after d' });
+  expect(liveFeed.loading).toBe(false);
+  const askedHere = liveFeed.more();
+  olderPages[0]!({ ...EMPTY, items: [note('c')] });
+  await asked;
+  expect(liveFeed.loading).toBe(true);
+  olderPages[1]!({ ...EMPTY, items: [note('e')] });
+  await askedHere;
+  expect(liveFeed.feed.items.map(({ id }) => id)).toEqual(['d', 'e']);
 });
 
 test('a stream that is refused is opened again after a while', async () => {

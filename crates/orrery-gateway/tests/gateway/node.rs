@@ -538,9 +538,15 @@ async fn a_token_for_an_item_works_by_resource_id_too() {
         let rid = link.rsplit('/').next().unwrap().to_lowercase();
         signed(verb, &format!("/{link}"), "docs", &rid, body.to_owned())
     };
-    for (name, resource) in [("by-name", format!("{CONTAINER}/docs/1")), ("by-rid", own.clone())] {
-        let permission =
-            json!({"id": name, "permissionMode": "All", "resource": resource, "resourcePartitionKey": ["a"]});
+    for (name, resource, key) in [
+        ("by-name", format!("{CONTAINER}/docs/1"), Some(["a"])),
+        ("by-rid", own.clone(), Some(["a"])),
+        ("by-rid-of-any-key", own.clone(), None),
+    ] {
+        let mut permission = json!({"id": name, "permissionMode": "All", "resource": resource});
+        if let Some(key) = key {
+            permission["resourcePartitionKey"] = json!(key);
+        }
         let token = token(&server, &permission).await;
         let status = async |request| send(server.address, with_authorization(request, &token)).await.status;
         let body = r#"{"id":"1","pk":"a"}"#;

@@ -82,12 +82,20 @@ pub(super) async fn take_what_is_ahead(heir: &Arc<Node>, other: &Arc<Node>) -> R
 /// Takes what follows the end of the own log, as far as it is the same history.
 async fn take_log(heir: &Node, own: &Arc<dyn Log>, theirs: &Arc<dyn Log>) -> Result<(), StorageError> {
     while own.head().lsn < theirs.head().lsn {
-        let transactions = theirs.read_log(own.head().lsn, 1024 * 1024).await?;
-        if !transactions.first().is_some_and(|first| first.follows(own.head())) {
+        let before = own.head();
+        let transactions = theirs.read_log(before.lsn, 1024 * 1024).await?;
+        if !transactions.first().is_some_and(|first| first.follows(before)) {
             break;
         }
         let (expected, staged) = follow::stage(&**own, transactions)?;
-        append_cached(&**own, &heir.cache, expected, staged).await?;
+        if staged.is_empty() {
+            continue;
+        }
+        match append_cached(&**own, &heir.cache, expected, staged).await {
+            // What following had under way when it was ended came first.
+            Err(StorageError::Fenced { .. }) if own.head() != before => {}
+            appended => appended?,
+        }
     }
     Ok(())
 }

@@ -86,19 +86,24 @@ impl Replica {
     pub async fn take_system(&self) -> Result<()> {
         let (own, theirs) = (self.node.control.log(), self.leader.control.log());
         while own.head().lsn < theirs.head().lsn {
-            let transactions = match theirs.read_log(own.head().lsn, TAKEN_BYTES).await {
+            let before = own.head();
+            let transactions = match theirs.read_log(before.lsn, TAKEN_BYTES).await {
                 // Its copy was made from a view and has no beginning; it is taken whole.
-                Err(StorageError::Trimmed { .. }) if own.head().epoch <= theirs.head().epoch => {
+                Err(StorageError::Trimmed { .. }) if before.epoch <= theirs.head().epoch => {
                     return self.install_system().await;
                 }
                 read => read.map_err(unreadable)?,
             };
-            if !transactions.first().is_some_and(|first| first.follows(own.head())) {
+            if !transactions.first().is_some_and(|first| first.follows(before)) {
                 break;
             }
             // What names logs that are nowhere to be had stays behind: that region has parted from this one and is made anew.
-            if !SystemSink(self).take_all(transactions).await.map_err(unreadable)? {
-                break;
+            match SystemSink(self).take_all(transactions).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What following had under way when it was ended came first.
+                Err(StorageError::Fenced { .. }) if own.head() != before => {}
+                Err(error) => return Err(unreadable(error)),
             }
         }
         Ok(())

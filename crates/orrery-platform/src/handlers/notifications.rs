@@ -42,8 +42,15 @@ pub fn stream(platform: &Platform, call: &Call) -> Result<Answer, Failure> {
         let full = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "too many are listening");
         return Err(full.later(10));
     }
+    let listener = platform
+        .hub
+        .listen_within(user, platform.settings.listeners_per_user_max);
+    let listener = listener.ok_or_else(|| {
+        let message = "this user is listening too often already";
+        Failure::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).later(10)
+    })?;
     let until = Instant::now() + platform.settings.stream_max;
-    let frames = frames(platform.hub.listen(user), platform.closing(), until);
+    let frames = frames(listener, platform.closing(), until);
     let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -101,6 +101,12 @@ impl Client {
             .unwrap()
     }
 
+    /// Whether the stream of notifications is opened to this user now; it is left at once.
+    pub async fn is_let_in(&self) -> bool {
+        let answer = self.open("GET", "/v1/notifications/stream", &[], Vec::new()).await;
+        answer.status() == StatusCode::OK
+    }
+
     /// Opens the stream of notifications, with the token in the address as `EventSource` must.
     pub async fn listen(&self) -> Events {
         let path = format!(

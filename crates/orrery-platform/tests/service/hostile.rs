@@ -408,6 +408,34 @@ async fn bytes_that_are_no_json_are_refused_by_every_route_that_takes_a_body_and
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_in_a_row_are_no_body_for_any_route_and_nothing_is_stored() {
+    let world = World::without_limits().await;
+    let ann = Client::named(world.ports[0], "ann").await;
+    let before = world.n_documents().await;
+    for case in cases().iter().filter(|case| case.body.is_some()) {
+        let in_a_row = match case.route {
+            "/v1/articles/{}/review" => json!(["Fine.", 4]),
+            "/v1/subscriptions" => json!(["author:ann", 0]),
+            "/v1/dev/tokens" => json!(["ann"]),
+            "/v1/articles" | "/v1/articles/{}" => json!(["sports", [], "Snow", "It snows."]),
+            other => panic!("{other} takes a body"),
+        };
+        let path = case.path.replace("{}", "usa.x");
+        for text in [in_a_row.to_string(), format!(" \n{in_a_row}")] {
+            let reply = ann.send(case.method, &path, IF_MATCH, text.into_bytes()).await;
+            assert_eq!(
+                (reply.status, reply.code()),
+                (StatusCode::BAD_REQUEST, "invalid"),
+                "{} {path}: {}",
+                case.method,
+                reply.text
+            );
+        }
+    }
+    assert_eq!(world.n_documents().await, before, "something was stored");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_not_ours_opens_nothing_and_markup_is_only_text() {
     let world = World::without_limits().await;
     let ann = Client::named(world.ports[0], "ann").await;

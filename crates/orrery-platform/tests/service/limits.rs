@@ -1,12 +1,16 @@
 //! What is refused, and how.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use orrery_platform::PlatformSettings;
 use orrery_platform::limit::Rate;
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpSocket;
 
 use crate::client::Client;
-use crate::world::World;
+use crate::world::{World, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_wrong_is_refused_in_one_shape() {
@@ -151,7 +155,7 @@ async fn streams_of_a_region_end_when_it_closes_and_begin_again_when_it_opens() 
     let ann = Client::named(world.ports[0], "ann").await;
     let events = ann.listen().await;
     world.platforms[0].set_closed(true);
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), events.ended());
+    let ended = tokio::time::timeout(Duration::from_secs(10), events.ended());
     assert!(ended.await.is_ok(), "the stream stays open");
     assert_eq!(ann.get("/v1/me").await.status, StatusCode::SERVICE_UNAVAILABLE);
     world.platforms[0].set_closed(false);
@@ -161,14 +165,69 @@ async fn streams_of_a_region_end_when_it_closes_and_begin_again_when_it_opens() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_ends_after_its_time_so_that_its_token_is_asked_for_again() {
     let brief = |settings| PlatformSettings {
-        stream_max: std::time::Duration::from_millis(300),
+        stream_max: Duration::from_millis(300),
         ..settings
     };
     let world = World::with(brief).await;
     let ann = Client::named(world.ports[0], "ann").await;
     let events = ann.listen().await;
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), events.ended());
+    let ended = tokio::time::timeout(Duration::from_secs(10), events.ended());
     assert!(ended.await.is_ok(), "the stream stays open");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_listens_a_few_times_only_and_leaves_room_for_others() {
+    let few = |settings| PlatformSettings {
+        listeners_per_user_max: 2,
+        ..settings
+    };
+    let world = World::with(few).await;
+    let (ann, bob) = (
+        Client::named(world.ports[0], "ann").await,
+        Client::named(world.ports[0], "bob").await,
+    );
+    let (first, _second) = (ann.listen().await, ann.listen().await);
+    assert!(!ann.is_let_in().await);
+    let refused = ann.get("/v1/notifications/stream").await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (StatusCode::TOO_MANY_REQUESTS, "busy")
+    );
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() >= 1);
+    drop(bob.listen().await);
+    // Whoever leaves makes room.
+    drop(first);
+    until("there is room again", async || ann.is_let_in().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stops_reading_loses_the_connection() {
+    let impatient = |settings| PlatformSettings {
+        write_patience: Duration::from_millis(300),
+        rate: Rate {
+            per_second: 1e6,
+            burst: 1e6,
+        },
+        ..settings
+    };
+    let world = World::with(impatient).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(([127, 0, 0, 1], world.ports[0]).into()).await.unwrap();
+    // Asks on and on and reads nothing, until answers fill the way back.
+    let asking = async {
+        while stream
+            .write_all(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await
+            .is_ok()
+        {}
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(30), asking).await;
+    assert!(closed.is_ok(), "the connection stays open");
+    assert_eq!(
+        Client::stranger(world.ports[0]).get("/healthz").await.status,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

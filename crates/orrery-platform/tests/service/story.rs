@@ -194,3 +194,39 @@ async fn an_article_goes_from_its_author_to_a_reader_in_another_region_and_back(
         "{status}"
     );
 }
+
+/// As many as are sent at the same time.
+const N_AT_ONCE: usize = 24;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_without_a_condition_never_fail_one_however_many_come_at_once() {
+    let world = World::without_limits().await;
+    let ann = Client::named(world.ports[0], "ann").await;
+    let draft = |title: &str| json!({"category": "sports", "title": title});
+    let published = ann.post("/v1/articles", &draft("Snow")).await;
+    let path = format!("/v1/articles/{}", published.body["id"].as_str().unwrap());
+    let review_path = format!("{path}/review");
+    let (ann, path, review_path) = (&ann, &path, &review_path);
+    let reviews = (0..N_AT_ONCE).map(|number| async move {
+        let review = json!({"text": number.to_string(), "rating": 1 + number % 5});
+        ann.put(review_path, &[], &review).await
+    });
+    let updates = (0..N_AT_ONCE).map(|number| async move {
+        let any_version = [("if-match", "*")];
+        ann.put(path, &any_version, &draft(&number.to_string())).await
+    });
+    let (reviewed, updated) = futures::join!(futures::future::join_all(reviews), futures::future::join_all(updates));
+    for reply in reviewed.iter().chain(&updated) {
+        // Whoever comes too late too often is asked to come again.
+        let is_asked_again = reply.status == StatusCode::TOO_MANY_REQUESTS && !reply.header("retry-after").is_empty();
+        assert!(
+            reply.status.is_success() || is_asked_again,
+            "{} {}",
+            reply.status,
+            reply.text
+        );
+    }
+    let n_done = |replies: &[crate::client::Reply]| replies.iter().filter(|reply| reply.status.is_success()).count();
+    assert!(n_done(&reviewed) > N_AT_ONCE / 2 && n_done(&updated) > N_AT_ONCE / 2);
+    assert_eq!(ann.get(path).await.body["revision"], 1 + n_done(&updated));
+}

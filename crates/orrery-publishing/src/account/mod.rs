@@ -8,6 +8,7 @@
 mod batch;
 mod dial;
 
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use azure_data_cosmos::options::{
 };
 use azure_data_cosmos::{CosmosError, PartitionKey};
 use futures::StreamExt as _;
-use serde::de::DeserializeOwned;
+use futures::future::{Either, select};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
@@ -33,6 +35,9 @@ use crate::entity::Entity;
 use crate::error::{CallError, CallKind, Cause};
 use crate::outage::OutagePolicy;
 use crate::topology::{AccountEntry, normal_region};
+
+/// A document that is not there, to ask for where only an answer is wanted.
+const NOBODY: &str = "nobody";
 
 /// How long to wait for whom, and where things are kept.
 #[derive(Clone, Debug)]
@@ -346,9 +351,46 @@ impl AccountClient {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Remembers whether it answered.
+    /// Remembers whether it answered a small question.
     pub fn note<T>(&self, result: &Result<T, CallError>) {
         let is_silent = matches!(result, Err(error) if error.kind == CallKind::Unreachable);
+        self.remember_silence(is_silent);
+    }
+
+    /// Waits for the answer to a large question and remembers whether there was one. An account that is slow with it and answers
+    /// a small question meanwhile is there: others need not do without it.
+    pub async fn noted<T>(&self, question: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        let patience = self.dialer.settings.read_deadline / 2;
+        self.noted_beside(question, patience, self.is_there()).await
+    }
+
+    async fn noted_beside<T>(
+        &self,
+        question: impl Future<Output = Result<T, CallError>>,
+        patience: Duration,
+        is_there: impl Future<Output = bool>,
+    ) -> Result<T, CallError> {
+        let mut question = pin!(question);
+        if let Ok(result) = timeout(patience, question.as_mut()).await {
+            self.note(&result);
+            return result;
+        }
+        let (result, is_there) = match select(question, pin!(is_there)).await {
+            Either::Left((result, _)) => (result, false),
+            Either::Right((is_there, question)) => (question.await, is_there),
+        };
+        let is_silent = matches!(&result, Err(error) if error.kind == CallKind::Unreachable);
+        self.remember_silence(is_silent && !is_there);
+        result
+    }
+
+    /// Whether it answers at all, whatever it says.
+    async fn is_there(&self) -> bool {
+        let answer = self.read_coordination::<IgnoredAny>(NOBODY).await;
+        !matches!(answer, Err(error) if error.kind == CallKind::Unreachable)
+    }
+
+    fn remember_silence(&self, is_silent: bool) {
         let until = is_silent.then(|| Instant::now() + self.dialer.settings.rest);
         *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
@@ -375,5 +417,72 @@ impl Seen<()> {
             session_token: None,
             etag: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::AccountKey;
+
+    fn account() -> AccountClient {
+        let entry = AccountEntry {
+            name: "account".into(),
+            tag: "usa".into(),
+            endpoint: "http://localhost:1/".into(),
+            key: AccountKey("a2V5".into()),
+            write_region: "West US".into(),
+            read_regions: Vec::new(),
+        };
+        AccountClient::new(
+            entry,
+            vec!["West US".into()],
+            AccountSettings::default(),
+            SharedRuntime::default(),
+        )
+    }
+
+    const HALF: Duration = Duration::from_millis(750);
+
+    /// An answer, or the lack of one, after a time.
+    async fn after(account: &AccountClient, wait: Duration, kind: Option<CallKind>) -> Result<(), CallError> {
+        tokio::time::sleep(wait).await;
+        kind.map_or(Ok(()), |kind| Err(account.error(kind, "no", None)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_that_is_only_slow_with_a_list_is_not_left_alone_by_others() {
+        let account = account();
+        let silent = Some(CallKind::Unreachable);
+        let answers = async |wait| {
+            tokio::time::sleep(wait).await;
+            true
+        };
+        let slow = account.noted_beside(after(&account, 2 * HALF, silent), HALF, answers(HALF / 5));
+        assert!(slow.await.is_err());
+        assert!(!account.is_resting(), "it has answered something else meanwhile");
+        let late = account.noted_beside(after(&account, 2 * HALF, silent), HALF, answers(2 * HALF));
+        assert!(late.await.is_err());
+        assert!(account.is_resting(), "it has answered nothing");
+        let heard = account.noted_beside(after(&account, Duration::ZERO, None), HALF, std::future::pending());
+        assert!(heard.await.is_ok() && !account.is_resting());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_that_cannot_be_reached_is_left_alone_for_a_while() {
+        let account = account();
+        let refused = after(&account, Duration::ZERO, Some(CallKind::Unreachable));
+        assert!(
+            account
+                .noted_beside(refused, HALF, std::future::pending())
+                .await
+                .is_err()
+        );
+        assert!(account.is_resting());
+        tokio::time::sleep(account.settings().rest).await;
+        assert!(!account.is_resting());
+        let busy = after(&account, 2 * HALF, Some(CallKind::Busy { retry_after: None }));
+        assert!(account.noted_beside(busy, HALF, std::future::pending()).await.is_err());
+        assert!(!account.is_resting(), "that is an answer");
     }
 }

@@ -7,7 +7,7 @@ use futures::stream::FuturesUnordered;
 
 use super::lists::{List, ListPage, PageRequest};
 use super::outbox::Intent;
-use super::{ContentPublishDatabase, insist};
+use super::{CHANGE_ATTEMPTS, ContentPublishDatabase, contended, give_way, insist};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
 use crate::entity::{Article, Draft, check_article_id};
 use crate::error::{CallError, CallKind, PublishError};
@@ -21,8 +21,6 @@ const LISTED: &str =
 const ELSEWHERE_DEADLINE: Duration = Duration::from_millis(500);
 /// The condition that every version meets, as `If-Match` has it.
 const ANY_VERSION: &str = "*";
-/// Attempts at a change without a condition, against others who change the same.
-const CHANGE_ATTEMPTS: usize = 5;
 
 /// A published article.
 #[derive(Clone, Debug, PartialEq)]
@@ -258,7 +256,7 @@ fn with_etag(seen: Seen<Article>) -> Article {
 
 /// Applies a change of an article in the account that owns it.
 pub(super) async fn apply_change(owner: &AccountClient, intent: &Intent) -> Result<Article, PublishError> {
-    for _ in 0..CHANGE_ATTEMPTS {
+    for n_tried in 1..=CHANGE_ATTEMPTS {
         let (id, editor, condition) = match intent {
             Intent::Update {
                 article, editor, etag, ..
@@ -299,11 +297,11 @@ pub(super) async fn apply_change(owner: &AccountClient, intent: &Intent) -> Resu
                     ..next
                 });
             }
-            Err(error) if error.kind == CallKind::Changed => {}
+            Err(error) if error.kind == CallKind::Changed => give_way(n_tried).await,
             Err(error) => return Err(error.into()),
         }
     }
-    Err(PublishError::Changed)
+    Err(contended(owner).into())
 }
 
 fn is_text_of(current: &Article, next: &Article) -> bool {

@@ -114,7 +114,7 @@ impl ContentPublishDatabase {
         &self,
         list: &List<'_>,
         request: &PageRequest,
-        is_hidden: impl Fn(&T) -> bool,
+        is_hidden: impl Fn(&[T]) -> bool,
     ) -> Result<ListPage<T>, PublishError> {
         if !(1..=PAGE_SIZE_MAX).contains(&request.size) {
             return Err(PublishError::PageSize(PAGE_SIZE_MAX));
@@ -150,7 +150,7 @@ impl ContentPublishDatabase {
         list: &List<'_>,
         size: usize,
         page: &mut Page<T>,
-        is_hidden: impl Fn(&T) -> bool,
+        is_hidden: impl Fn(&[T]) -> bool,
     ) -> Vec<AccountAnswer> {
         let mut answers: Vec<AccountAnswer> = self
             .accounts
@@ -194,9 +194,9 @@ impl ContentPublishDatabase {
         if account.is_resting() {
             return Err(account.error(CallKind::Unreachable, "it did not answer a moment ago", None));
         }
-        let result = list.read(account, wanted.after.as_deref(), limit).await;
-        account.note(&result);
-        let seen = result?;
+        let seen = account
+            .noted(list.read(account, wanted.after.as_deref(), limit))
+            .await?;
         let mut repeats = BTreeSet::new();
         for (other, keys) in page.suspects(wanted.lane, &seen.value) {
             let other = self.account(&other).expect("a lane's account is one of the accounts");

@@ -26,10 +26,11 @@ pub(crate) use freshness::Heartbeat;
 pub use lists::{ListPage, PageRequest};
 pub use outbox::{Drained, Intent, Message, OutboxState};
 pub use reviews::Summary;
-pub use subscriptions::{ActiveSubscription, Unsubscribed};
+pub use subscriptions::{ActiveSubscription, SUBSCRIPTIONS_MAX, Unsubscribed};
 pub(crate) use subscriptions::{read_layout, write_listing};
 
 use crate::account::{AccountClient, AccountSettings, SharedRuntime};
+use crate::clock;
 use crate::error::{CallError, CallKind, PublishError};
 use crate::filter::Filter;
 use crate::supervise::LONG_POLL;
@@ -39,6 +40,12 @@ use crate::topology::{AccountEntry, AccountTable};
 const WRITE_ATTEMPTS: u32 = 2;
 /// Between two attempts.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Attempts at a change that whoever asks has set no condition for, against others who change the same.
+const CHANGE_ATTEMPTS: u32 = 16;
+/// Longest pause after the first of them, and after any.
+const GIVE_WAY_FIRST: Duration = Duration::from_millis(5);
+const GIVE_WAY_MOST: Duration = Duration::from_millis(320);
 
 /// The data access layer of one region.
 #[derive(Clone, Debug)]
@@ -152,5 +159,39 @@ where
             }
             _ => return result,
         }
+    }
+}
+
+/// After an attempt that others were quicker than: lets them finish, and does not meet them again at the same moment.
+async fn give_way(n_tried: u32) {
+    tokio::time::sleep(pause_after(n_tried, clock::chance())).await;
+}
+
+/// Ever longer, and anything up to that by chance.
+fn pause_after(n_tried: u32, [high, low, ..]: [u8; 10]) -> Duration {
+    let doubled = GIVE_WAY_FIRST.saturating_mul(1 << n_tried.saturating_sub(1).min(16));
+    let part = u32::from(u16::from_be_bytes([high, low]));
+    doubled.min(GIVE_WAY_MOST) * part / u32::from(u16::MAX)
+}
+
+/// Others were quicker every time. Nobody's condition failed: it may be asked for again.
+fn contended(account: &AccountClient) -> CallError {
+    let kind = CallKind::Busy { retry_after: None };
+    account.error(kind, "changed again and again", None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_between_attempts_grow_and_are_not_the_same_for_everybody() {
+        let longest: Vec<u128> = (1..=9)
+            .map(|n_tried| pause_after(n_tried, [0xff; 10]).as_millis())
+            .collect();
+        assert_eq!(longest, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
+        assert_eq!(pause_after(u32::MAX, [0xff; 10]), GIVE_WAY_MOST);
+        assert_eq!(pause_after(3, [0; 10]), Duration::ZERO);
+        assert!(pause_after(3, [0x40; 10]) < pause_after(3, [0x80; 10]));
     }
 }

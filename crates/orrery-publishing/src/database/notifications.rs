@@ -2,18 +2,15 @@
 
 use futures::future::join_all;
 
-use super::ContentPublishDatabase;
 use super::articles::Applied;
 use super::lists::{List, ListPage, PageRequest};
 use super::outbox::Intent;
+use super::{CHANGE_ATTEMPTS, ContentPublishDatabase, contended, give_way};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
 use crate::entity::{Notification, check_user};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::union::Cancellations;
 use crate::{clock, ids};
-
-/// Attempts to mark something as read while it changes.
-const MARK_ATTEMPTS: usize = 5;
 
 impl ContentPublishDatabase {
     /// A page of the user's notifications, by the time their articles were published, newest first.
@@ -38,7 +35,10 @@ impl ContentPublishDatabase {
             parameters: Vec::new(),
         };
         // Not in the query: the withdrawal of one copy counts for those of other accounts, which may hear of it later.
-        let is_hidden = |row: &Notification| row.withdrawn_at.is_some() || cancellations.hides(row);
+        let is_hidden = |copies: &[Notification]| {
+            let is_withdrawn = copies.iter().any(|copy| copy.withdrawn_at.is_some());
+            is_withdrawn || cancellations.hides(copies)
+        };
         self.read_list(&list, request, is_hidden).await
     }
 
@@ -118,7 +118,7 @@ pub(super) async fn mark_in(
     at: ReadAt<'_>,
 ) -> Result<u64, CallError> {
     let mut read_at = at;
-    for _ in 0..MARK_ATTEMPTS {
+    for n_tried in 1..=CHANGE_ATTEMPTS {
         let stored: Seen<Notification> = account.read(user, notification, read_at).await?;
         if let Some(since) = stored.value.read_at {
             return Ok(since);
@@ -133,9 +133,12 @@ pub(super) async fn mark_in(
         {
             Ok(_) => return Ok(now_ms),
             // The nearest region is behind the one that takes the write.
-            Err(error) if error.kind == CallKind::Changed => read_at = ReadAt::WriteRegion,
+            Err(error) if error.kind == CallKind::Changed => {
+                read_at = ReadAt::WriteRegion;
+                give_way(n_tried).await;
+            }
             Err(error) => return Err(error),
         }
     }
-    Err(account.error(CallKind::Changed, "changed again and again", None))
+    Err(contended(account))
 }

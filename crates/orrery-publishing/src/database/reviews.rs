@@ -5,15 +5,13 @@ use serde::Deserialize;
 
 use super::freshness::AccountAnswer;
 use super::lists::{List, ListPage, PageRequest};
-use super::{ContentPublishDatabase, insist};
+use super::{CHANGE_ATTEMPTS, ContentPublishDatabase, contended, give_way, insist};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
 use crate::clock;
 use crate::entity::{Entity as _, Review, ReviewTotals, check_article_id};
 use crate::error::{CallError, CallKind, PublishError};
 use crate::rating::{RatingSummary, RatingTotals};
 
-/// Attempts to replace a review that somebody else replaces at the same time: the same user elsewhere, so rarely.
-const REPLACE_ATTEMPTS: usize = 5;
 /// One query per account and article, in the article's own partition.
 const COUNT: &str = "SELECT COUNT(c.Rating = 1 ? 1 : undefined) AS one, COUNT(c.Rating = 2 ? 1 : undefined) AS two, \
      COUNT(c.Rating = 3 ? 1 : undefined) AS three, COUNT(c.Rating = 4 ? 1 : undefined) AS four, \
@@ -51,7 +49,7 @@ impl ContentPublishDatabase {
     ) -> Result<(Review, bool), PublishError> {
         let account = self.local();
         let mut review = Review::new(article, user, account.tag(), text, rating, clock::own_ms())?;
-        for _ in 0..REPLACE_ATTEMPTS {
+        for n_tried in 1..=CHANGE_ATTEMPTS {
             match insist(|| account.create(&review)).await {
                 Ok(_) => return Ok((review, true)),
                 Err(error) if error.kind == CallKind::Exists => {}
@@ -67,11 +65,11 @@ impl ContentPublishDatabase {
                 .await
             {
                 Ok(_) => return Ok((review, false)),
-                Err(error) if matches!(error.kind, CallKind::Changed | CallKind::NotFound) => {}
+                Err(error) if matches!(error.kind, CallKind::Changed | CallKind::NotFound) => give_way(n_tried).await,
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(PublishError::Changed)
+        Err(contended(account).into())
     }
 
     /// The reviews of an article from all accounts, newest first.
@@ -124,9 +122,9 @@ async fn count(account: &AccountClient, article: &str) -> Result<Seen<RatingTota
         return Ok(kept);
     }
     let parameters = [("@key", article.into()), ("@type", Review::TYPE.into())];
-    let result = account.query::<Counts>(COUNT, &parameters, Scope::Key(article)).await;
-    account.note(&result);
-    let seen = result?;
+    let seen = account
+        .noted(account.query::<Counts>(COUNT, &parameters, Scope::Key(article)))
+        .await?;
     let sum = |totals: RatingTotals, counts: &Counts| {
         let Counts {
             one,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::freshness::AccountAnswer;
 use super::outbox::Intent;
-use super::{ContentPublishDatabase, insist};
+use super::{CHANGE_ATTEMPTS, ContentPublishDatabase, contended, give_way, insist};
 use crate::account::{AccountClient, ReadAt, Scope, Seen};
 use crate::entity::{Entity, FilterLayout, Listing, Subscription, SubscriptionState, check_user};
 use crate::error::{CallError, CallKind, PublishError};
@@ -18,8 +18,8 @@ use crate::union::Cancellations;
 use crate::{clock, ids};
 
 const LISTINGS: &str = "SELECT * FROM c WHERE c.PartitionKey = @key AND c.Type = @type";
-/// Attempts to write a state while others write it too.
-const WRITE_ATTEMPTS: usize = 8;
+/// Active subscriptions of one user, over all accounts: their list is read as a whole whenever the feed is.
+pub const SUBSCRIPTIONS_MAX: usize = 1000;
 /// How long it may take until a filter that was spread is written to by bucket. What is written under the old key meanwhile
 /// is found there.
 const LAYOUT_MEMORY: Duration = Duration::from_secs(30);
@@ -53,7 +53,10 @@ impl ContentPublishDatabase {
     pub async fn create_subscription(&self, user: &str, filter: &str) -> Result<ActiveSubscription, PublishError> {
         check_user(user)?;
         let filter = Filter::parse(filter)?;
-        let since = after(clock::now_ms(), newest_of(&self.read_listings(user).await, &filter));
+        let listings = self.read_listings(user).await;
+        let states = Cancellations::new(listings.iter().flatten().flat_map(|seen| &seen.value));
+        check_room(&states, &filter, SUBSCRIPTIONS_MAX)?;
+        let since = after(clock::now_ms(), newest_of(&listings, &filter));
         let since = self.subscribe_at(user, &filter, since).await?;
         Ok(ActiveSubscription { filter, since })
     }
@@ -62,15 +65,16 @@ impl ContentPublishDatabase {
     async fn subscribe_at(&self, user: &str, filter: &Filter, mut at_ms: u64) -> Result<u64, PublishError> {
         let account = self.local();
         let buckets = self.buckets(filter).await?;
-        for _ in 0..WRITE_ATTEMPTS {
+        for n_tried in 1..=CHANGE_ATTEMPTS {
             let subscription = Subscription::new(user, filter.clone(), buckets, account.tag(), at_ms);
             match write_newer(account, subscription, Write::Create).await? {
                 Some(stored) if stored.state == SubscriptionState::Cancelled => at_ms = stored.changed_at + 1,
                 Some(stored) => return Ok(stored.changed_at),
                 None => unreachable!("what is not there is made"),
             }
+            give_way(n_tried).await;
         }
-        Err(PublishError::Changed)
+        Err(contended(account).into())
     }
 
     /// As [`ContentPublishDatabase::create_subscription`] for an author.
@@ -197,9 +201,9 @@ impl ContentPublishDatabase {
                 return Err(account.error(CallKind::Unreachable, "it did not answer a moment ago", None));
             }
             let parameters = [("@key", user.into()), ("@type", Listing::TYPE.into())];
-            let result = account.query(LISTINGS, &parameters, Scope::Key(user)).await;
-            account.note(&result);
-            result
+            account
+                .noted(account.query(LISTINGS, &parameters, Scope::Key(user)))
+                .await
         });
         join_all(read).await
     }
@@ -234,6 +238,13 @@ impl ContentPublishDatabase {
         self.layouts.lock().await.buckets.remove(filter);
         Ok(())
     }
+}
+
+/// Whether a user may subscribe to a filter, beside the subscriptions that are known. One that is there may be made again.
+fn check_room(states: &Cancellations, filter: &Filter, n_max: usize) -> Result<(), PublishError> {
+    let is_there = states.active().any(|(active, _)| active == filter);
+    let has_room = is_there || states.active().count() < n_max;
+    has_room.then_some(()).ok_or(PublishError::TooManySubscriptions(n_max))
 }
 
 /// When a change happens that a user makes now: after every change the user can know of, whatever the clocks of two regions
@@ -306,7 +317,7 @@ async fn write_newer(
     wanted: Subscription,
     write: Write,
 ) -> Result<Option<Subscription>, CallError> {
-    for _ in 0..WRITE_ATTEMPTS {
+    for n_tried in 1..=CHANGE_ATTEMPTS {
         if write == Write::Create {
             match insist(|| account.create(&wanted)).await {
                 Ok(_) => {
@@ -333,16 +344,16 @@ async fn write_newer(
                 write_listing(account, Listing::of(&next)).await?;
                 return Ok(Some(next));
             }
-            Err(error) if error.kind == CallKind::Changed => {}
+            Err(error) if error.kind == CallKind::Changed => give_way(n_tried).await,
             Err(error) => return Err(error),
         }
     }
-    Err(account.error(CallKind::Changed, "changed again and again", None))
+    Err(contended(account))
 }
 
 /// Writes the entry of a user's list, unless a newer one is there.
 pub(crate) async fn write_listing(account: &AccountClient, listing: Listing) -> Result<(), CallError> {
-    for _ in 0..WRITE_ATTEMPTS {
+    for n_tried in 1..=CHANGE_ATTEMPTS {
         match account.create(&listing).await {
             Ok(_) => return Ok(()),
             Err(error) if error.kind == CallKind::Exists => {}
@@ -357,16 +368,38 @@ pub(crate) async fn write_listing(account: &AccountClient, listing: Listing) -> 
             .await
         {
             Ok(_) => return Ok(()),
-            Err(error) if error.kind == CallKind::Changed => {}
+            Err(error) if error.kind == CallKind::Changed => give_way(n_tried).await,
             Err(error) => return Err(error),
         }
     }
-    Err(account.error(CallKind::Changed, "changed again and again", None))
+    Err(contended(account))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_has_as_many_subscriptions_as_there_may_be_keeps_them_and_gets_no_other() {
+        let filter = |text: &str| Filter::parse(text).unwrap();
+        let listing = |text: &str, state: SubscriptionState| {
+            let subscription = Subscription::new("bob", filter(text), 0, "usa", 1);
+            Listing::of(&subscription.with_state(state, 5))
+        };
+        let (active, cancelled) = (SubscriptionState::Active, SubscriptionState::Cancelled);
+        let states = Cancellations::new(&[
+            listing("art", active),
+            listing("sports", active),
+            listing("author:ann", cancelled),
+        ]);
+        assert!(check_room(&states, &filter("author:ann"), 3).is_ok());
+        assert!(check_room(&states, &filter("sports"), 2).is_ok(), "it is there already");
+        let refused = check_room(&states, &filter("author:ann"), 2);
+        assert!(
+            matches!(refused, Err(PublishError::TooManySubscriptions(2))),
+            "{refused:?}"
+        );
+    }
 
     #[test]
     fn what_a_user_does_now_is_later_than_what_another_regions_clock_has_written() {

@@ -110,12 +110,16 @@ impl Ordered for Notification {
         self.created_at
     }
 
-    /// Read once is read, and withdrawn once is withdrawn, whichever copy says so.
+    /// Read once is read, and withdrawn once is withdrawn, whichever copy says so; the reasons are those of all copies.
     fn united(self, copy: Notification) -> Notification {
+        let mut matched_filters = [self.matched_filters.as_slice(), &copy.matched_filters].concat();
+        matched_filters.sort();
+        matched_filters.dedup();
         let read_at = self.read_at.into_iter().chain(copy.read_at).min();
         let withdrawn_at = self.withdrawn_at.into_iter().chain(copy.withdrawn_at).min();
         let original = if copy.created_at < self.created_at { copy } else { self };
         Notification {
+            matched_filters,
             read_at,
             withdrawn_at,
             ..original

@@ -3,16 +3,19 @@
 //!
 //! A first version notifies. A later version does not notify again, because what is remembered says that it is done, and adds
 //! its filters to that; and when nothing is remembered any more, the article is too old for it to be news. A retraction withdraws,
-//! whatever is remembered: notifications outlive that, and who asked for articles of before may have been told by nobody here.
+//! whatever is remembered: who asked for articles of before may have been told by nobody here.
 //! Invariants: nobody is notified of one article twice; work that was cut short goes on where it stood, unless it is about other people now.
 
 use serde::{Deserialize, Serialize};
 
-use crate::entity::Article;
+use crate::entity::{Article, NOTIFICATION_TTL_S};
 use crate::filter::Filter;
 
-/// How long a role remembers an article, and with it how long an edit may still find the first version unnoticed.
-pub const MEMORY_S: u64 = 30 * 24 * 3600;
+/// How long a role remembers an article: as long as notifications live, so that a retraction finds those that earlier versions
+/// have raised.
+pub const MEMORY_S: u64 = NOTIFICATION_TTL_S;
+/// How long an edit may still find the first version unnoticed. Not longer than what is remembered, or it would be told twice.
+pub const NEWS_S: u64 = 30 * 24 * 3600;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,11 +76,13 @@ pub fn decide(article: &Article, progress: Option<&Progress>, now_ms: u64) -> De
     match progress {
         Some(progress) if progress.phase != Phase::Notifying => remember(article, progress),
         progress => {
-            let is_old = now_ms.saturating_sub(article.created_at) > MEMORY_S * 1000;
+            let is_old = now_ms.saturating_sub(article.created_at) > NEWS_S * 1000;
             if is_old && progress.is_none() {
                 return Decision::Skip(Why::Old);
             }
-            Decision::Notify(work(article.filters(), progress))
+            // Whoever was told by filters of before has to hear of a retraction.
+            let filters = progress.map_or_else(|| article.filters(), |begun| all_filters(article, begun));
+            Decision::Notify(work(filters, progress))
         }
     }
 }
@@ -185,6 +190,45 @@ mod tests {
     }
 
     #[test]
+    fn work_that_an_edit_came_between_still_knows_whom_the_retraction_is_for() {
+        let art = Draft {
+            title: "u".into(),
+            category: "art".into(),
+            ..Draft::default()
+        };
+        let edited = article().edited(art, NOW + 9).unwrap();
+        let begun = progress(Phase::Notifying, Some("bob"));
+        let Decision::Notify(work) = decide(&edited, Some(&begun), NOW + 9) else {
+            panic!("it was not finished")
+        };
+        let texts: Vec<String> = work.filters.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            ["author:ann", "category:art", "category:sports", "tag:ski", "tag:snow"]
+        );
+        assert_eq!(
+            work.after_user, None,
+            "its new subscribers are looked for from the first on"
+        );
+        let done = Progress {
+            filters: work.filters.clone(),
+            ..progress(Phase::Notified, None)
+        };
+        let Decision::Withdraw(taken_back) = decide(&edited.retracted(NOW + 10), Some(&done), NOW + 10) else {
+            panic!("somebody was told")
+        };
+        assert_eq!(taken_back.filters, work.filters);
+    }
+
+    #[test]
+    fn what_was_raised_by_filters_of_before_is_known_as_long_as_notifications_live() {
+        const {
+            assert!(MEMORY_S >= NOTIFICATION_TTL_S, "a retraction would not find them");
+            assert!(NEWS_S <= MEMORY_S, "an edit would notify again");
+        }
+    }
+
+    #[test]
     fn an_edit_does_not_notify_again_however_late_it_comes() {
         let edited = article()
             .edited(
@@ -207,7 +251,7 @@ mod tests {
             panic!("somebody was told")
         };
         assert_eq!(work.filters, known.filters);
-        let later = NOW + MEMORY_S * 1000 + 1;
+        let later = NOW + NEWS_S * 1000 + 1;
         assert_eq!(decide(&edited, None, later), Decision::Skip(Why::Old));
     }
 

@@ -1,5 +1,7 @@
 //! A change of a source account's feed as a role sees it, and what the role does about it.
 
+use std::collections::BTreeMap;
+
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use orrery_processor::Batch;
@@ -10,6 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::serve::{ServeError, Server};
+use super::tally::TOGETHER_MAX;
 use crate::database::Message;
 use crate::entity::{Article, Entity as _, Review, Subscription};
 use crate::error::{Cause, PublishError};
@@ -74,15 +77,38 @@ pub(super) async fn handle(
     for subscription in &subscriptions {
         listings.push(server.list(subscription).boxed());
     }
-    // Reviews of one article are counted into one document: one after the other is the quickest.
-    let count = async {
-        for review in &reviews {
-            server.tally(review).await?;
-        }
-        Ok(())
-    };
+    let counts = by_article(&reviews)
+        .into_values()
+        .map(|reviews| count(server, reviews).boxed())
+        .collect();
     let (articles_max, listings_max) = (server.limits.articles, server.limits.in_flight);
-    futures::try_join!(all_of(services, articles_max), all_of(listings, listings_max), count).map(drop)
+    futures::try_join!(
+        all_of(services, articles_max),
+        all_of(listings, listings_max),
+        all_of(counts, articles_max)
+    )
+    .map(drop)
+}
+
+/// The reviews of each article, every one in its last version.
+fn by_article(reviews: &[Box<Review>]) -> BTreeMap<&str, Vec<&Review>> {
+    let mut by_article: BTreeMap<&str, BTreeMap<&str, &Review>> = BTreeMap::new();
+    for review in reviews {
+        let of_article = by_article.entry(&review.article_id).or_default();
+        of_article.insert(review.id(), review);
+    }
+    by_article
+        .into_iter()
+        .map(|(article, reviews)| (article, reviews.into_values().collect()))
+        .collect()
+}
+
+/// Counts reviews of one article, as many as possible in one write: a burst of them must not hold up the articles after it.
+async fn count(server: &Server, reviews: Vec<&Review>) -> Result<(), ServeError> {
+    for together in reviews.chunks(TOGETHER_MAX) {
+        server.tally(together).await?;
+    }
+    Ok(())
 }
 
 /// Does all of it, so much at the same time.
@@ -112,7 +138,7 @@ pub(super) async fn handle_again(server: &Server, letter: &DeadLetter) -> Result
         }
         (Some(Review::TYPE), _) => {
             let review = serde_json::from_value(letter.current.clone().unwrap_or_default())?;
-            Ok(server.tally(&review).await?)
+            Ok(server.tally(&[&review]).await?)
         }
         _ => Ok(()),
     }

@@ -56,7 +56,8 @@ struct Audience {
     told: Told,
 }
 
-type Listeners = Arc<Mutex<HashMap<String, Audience>>>;
+type Audiences = HashMap<String, Audience>;
+type Listeners = Arc<Mutex<Audiences>>;
 
 /// Hands new notifications to those who listen.
 #[derive(Debug)]
@@ -98,16 +99,16 @@ impl NotificationHub {
     }
 
     pub fn listen(&self, user: &str) -> Listener {
+        subscribed(&self.listeners, &mut lock(&self.listeners), user)
+    }
+
+    /// As [`NotificationHub::listen`], unless so many of the user listen already.
+    pub fn listen_within(&self, user: &str, n_max: usize) -> Option<Listener> {
         let mut listeners = lock(&self.listeners);
-        let audience = listeners.entry(user.to_owned()).or_insert_with(|| Audience {
-            events: broadcast::Sender::new(BACKLOG),
-            told: Told::default(),
-        });
-        Listener {
-            user: user.to_owned(),
-            events: audience.events.subscribe(),
-            listeners: Arc::clone(&self.listeners),
-        }
+        let n_others = listeners
+            .get(user)
+            .map_or(0, |audience| audience.events.receiver_count());
+        (n_others < n_max).then(|| subscribed(&self.listeners, &mut listeners, user))
     }
 
     pub fn n_listeners(&self) -> usize {
@@ -153,8 +154,21 @@ impl Drop for Listener {
     }
 }
 
-fn lock(listeners: &Listeners) -> std::sync::MutexGuard<'_, HashMap<String, Audience>> {
+fn lock(listeners: &Listeners) -> std::sync::MutexGuard<'_, Audiences> {
     listeners.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A new listener of a user among these.
+fn subscribed(listeners: &Listeners, audiences: &mut Audiences, user: &str) -> Listener {
+    let audience = audiences.entry(user.to_owned()).or_insert_with(|| Audience {
+        events: broadcast::Sender::new(BACKLOG),
+        told: Told::default(),
+    });
+    Listener {
+        user: user.to_owned(),
+        events: audience.events.subscribe(),
+        listeners: Arc::clone(listeners),
+    }
 }
 
 async fn start_source(

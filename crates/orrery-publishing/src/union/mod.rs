@@ -14,7 +14,7 @@ pub use hide::Cancellations;
 use std::collections::BTreeSet;
 
 use crate::entity::Ordered;
-use crate::lanes::{Lanes, Next};
+use crate::lanes::{Lanes, Next, server_order};
 
 /// A page being put together.
 #[derive(Debug)]
@@ -76,17 +76,19 @@ impl<T: Ordered> Page<T> {
         }
     }
 
-    /// Takes what can be taken. Returns what must be read first, or nothing when the page is done.
-    pub fn advance(&mut self, is_hidden: impl Fn(&T) -> bool) -> Vec<Wanted> {
+    /// Takes what can be taken. Returns what must be read first, or nothing when the page is done. What is hidden is told by
+    /// all copies of a row: each may have been written for reasons of its own.
+    pub fn advance(&mut self, is_hidden: impl Fn(&[T]) -> bool) -> Vec<Wanted> {
         while self.items.len() < self.size {
             match self.lanes.take_lowest() {
                 Next::End => break,
                 Next::Starving(lanes) => return lanes.into_iter().map(|lane| self.wanted(lane)).collect(),
                 Next::Rows { key, rows } => {
                     self.last = Some(key);
-                    let copies = rows.into_iter().map(|(_, row)| row);
-                    let one = copies.reduce(Ordered::united);
-                    self.items.extend(one.filter(|row| !is_hidden(row)));
+                    let copies: Vec<T> = rows.into_iter().map(|(_, row)| row).collect();
+                    if !is_hidden(&copies) {
+                        self.items.extend(copies.into_iter().reduce(Ordered::united));
+                    }
                 }
             }
         }
@@ -127,7 +129,11 @@ impl<T: Ordered> Page<T> {
         let others = self.accounts.iter().enumerate().filter(|(index, _)| *index != lane);
         let ask = others.filter_map(|(_, other)| {
             let passed = other.start.as_ref()?;
-            let keys: Vec<String> = rows.iter().map(Ordered::sort_key).filter(|key| key <= passed).collect();
+            let keys: Vec<String> = rows
+                .iter()
+                .map(Ordered::sort_key)
+                .filter(|key| server_order(key, passed).is_le())
+                .collect();
             (!keys.is_empty()).then(|| (other.account.clone(), keys))
         });
         ask.collect()
@@ -140,8 +146,9 @@ impl<T: Ordered> Page<T> {
         for lane in &self.accounts {
             // An account that took part has given everything up to the last key, even if that came from another one.
             let reached = if lane.is_missing { &lane.left_at } else { &self.last };
-            if let Some(position) = reached.clone().max(lane.start.clone()) {
-                next.set(&lane.account, position);
+            let positions = reached.iter().chain(&lane.start);
+            if let Some(position) = positions.max_by(|one, other| server_order(one, other)) {
+                next.set(&lane.account, position.clone());
             }
         }
         Finished {

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::entity::{Article, Draft, Entity as _, Notification};
+use crate::entity::{Article, Draft, Entity as _, Listing, Notification, Subscription, SubscriptionState};
 use crate::filter::Filter;
 
 /// A notification of bob about the article with a number, which was published at that time, as an account has it.
@@ -108,6 +108,31 @@ fn a_copy_that_was_marked_as_read_makes_the_original_read() {
 }
 
 #[test]
+fn a_copy_that_is_still_wanted_shows_a_notification_whose_earlier_copy_is_not() {
+    let filter = |text: &str| vec![Filter::parse(text).unwrap()];
+    let (mut original, mut copy) = (notification("asia", 7, 1000), notification("usa", 7, 2000));
+    (original.matched_filters, copy.matched_filters) = (filter("sports"), filter("author:ann"));
+    let world: World = [("asia".to_owned(), vec![original]), ("usa".to_owned(), vec![copy])].into();
+    let cancelled = |text: &str| {
+        let subscription = Subscription::new("bob", Filter::parse(text).unwrap(), 0, "usa", 1);
+        Listing::of(&subscription.with_state(SubscriptionState::Cancelled, 900))
+    };
+    let shown = |listings: &[Listing]| {
+        let cancellations = Cancellations::new(listings);
+        let mut page: Page<Notification> = Page::new(&["asia".into(), "usa".into()], &Continuation::default(), 3);
+        for Wanted { lane, account, .. } in page.advance(|copies| cancellations.hides(copies)) {
+            page.supply(lane, world[&account].clone(), &BTreeSet::new(), false);
+        }
+        page.advance(|copies| cancellations.hides(copies));
+        page.finish().items
+    };
+    let both = shown(&[cancelled("sports")]);
+    let reasons: Vec<String> = both[0].matched_filters.iter().map(ToString::to_string).collect();
+    assert_eq!(reasons, ["author:ann", "category:sports"]);
+    assert_eq!(shown(&[cancelled("sports"), cancelled("author:ann")]), []);
+}
+
+#[test]
 fn an_account_that_was_down_joins_later_without_repeating_what_was_given() {
     let mut world = world(&[("usa", &[2, 4, 6, 8]), ("europe", &[])]);
     // 8 and 6 also exist in the account that is down first.
@@ -149,7 +174,7 @@ fn hidden_rows_do_not_shorten_a_page() {
     let mut page: Page<Notification> = Page::new(&["usa".to_owned()], &Continuation::default(), 3);
     page.advance(|_| false);
     page.supply(0, world["usa"].clone(), &BTreeSet::new(), false);
-    page.advance(|row| row.published_at % 2 == 0);
+    page.advance(|copies| copies[0].published_at % 2 == 0);
     assert_eq!(numbers(&page.finish().items), [5, 3, 1]);
 }
 

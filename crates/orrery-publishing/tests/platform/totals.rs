@@ -84,9 +84,13 @@ async fn an_article_with_many_reviews_is_summed_up_without_counting_them() {
     }
     let counted = usa.read_article_summary(article).await.unwrap().rating;
     assert_eq!(counted.histogram, [600, 0, 0, 0, 600]);
+    let n_batches = || world.servers[0].n_requests("batch");
+    let n_before = n_batches();
     let role = Fanout::new(&usa, fast()).start();
     until_kept(&usa, article, [600, 0, 0, 0, 600]).await;
     role.stop().await;
+    let n_written = n_batches() - n_before;
+    assert!(n_written < 300, "{n_written} batches: reviews are not counted together");
     let n_before = world.servers[0].n_requests("query_items");
     let summed = usa.read_article_summary(article).await.unwrap().rating;
     assert_eq!((summed.histogram, summed.average), ([600, 0, 0, 0, 600], Some(3.0)));
