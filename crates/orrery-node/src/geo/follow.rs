@@ -292,7 +292,7 @@ pub fn stage(log: &dyn Log, mut transactions: Vec<Transaction>) -> Result<(Posit
     let snapshot = log.snapshot()?;
     let own = snapshot.position();
     let n_known = transactions.iter().take_while(|known| known.lsn <= own.lsn).count();
-    let known_end = transactions.drain(..n_known).last();
+    let known_end = transactions.drain(..n_known).next_back();
     if known_end.is_some_and(|known| known.lsn == own.lsn && known.position().hash != own.hash) {
         return Err(StorageError::Corrupt("the log holds another history".to_owned()));
     }
