@@ -240,8 +240,6 @@ impl Fleet {
         if promoted.is_ok() {
             self.set_topology(next);
         }
-        // Only now: what a client wrote before would be gone if the target gave the role back.
-        new.duty.set_taking_over(false);
         if let Err(error) = promoted {
             // The old writer goes on, and after a restart as well; what the target has begun is installed anew there.
             if let Err(error) = self.keeper.save(&topology) {
@@ -250,9 +248,12 @@ impl Fleet {
             if let Err(error) = new.demote().await {
                 tracing::warn!(%error, "a region that could not take over cannot follow for the moment");
             }
+            new.duty.set_taking_over(false);
             self.follow_writer();
             return Err(error);
         }
+        // Only now: what a client wrote before would have been gone if the target had given the role back.
+        new.duty.set_taking_over(false);
         // Only now: a client that is refused asks for the account, and must find the new writer in it.
         old.duty.set_writes(false);
         drop(held);

@@ -291,7 +291,7 @@ async fn page_by_plan(
     parts: Vec<Part>,
 ) -> Result<PageDone> {
     let ItemQuery { query, page, .. } = request;
-    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions())?;
+    let scripts = Scripts::find(&node.control.catalogue(), container, prepared.plan.user_functions());
     let after = match (page.continuation.as_deref(), &query.resume_filter) {
         // When both come, the continuation decides.
         (Some(text), _) => {

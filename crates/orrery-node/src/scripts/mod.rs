@@ -40,26 +40,20 @@ type Builtins = (
 pub struct Scripts(HashMap<String, String>);
 
 impl Scripts {
-    /// Finds the functions with the given names in a container. Whether one is missing must not depend on the items there are, so
-    /// that is found out here.
+    /// Finds the functions with the given names in a container. One that is missing shows when it is called.
     pub fn find<'n>(
         catalogue: &Catalogue,
         container: &ContainerEntry,
         names: impl IntoIterator<Item = &'n str>,
-    ) -> Result<Scripts> {
+    ) -> Scripts {
         let script = |name: &str| {
             let selector = Selector::Name(name.to_owned());
             let (_, record) = catalogue.find(ResourceKind::UserDefinedFunction, Some(&container.rid), &selector)?;
             let definition = json::parse_value(&record.definition).ok()?;
             Some((name.to_owned(), definition.get("body")?.as_str()?.to_owned()))
         };
-        let found = names.into_iter().map(|name| script(name).ok_or_else(|| missing(name)));
-        found.collect::<Result<_>>().map(Scripts)
+        Scripts(names.into_iter().filter_map(script).collect())
     }
-}
-
-fn missing(name: &str) -> Error {
-    refused(format!("The user-defined function '{name}' could not be found."))
 }
 
 /// An error in the form of those that the query engine finds.
@@ -96,7 +90,9 @@ impl Calls {
 
 impl UserFunctions for Calls {
     fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>> {
-        let script = self.scripts.0.get(name).ok_or_else(|| missing(name))?;
+        let script = self.scripts.0.get(name);
+        let script =
+            script.ok_or_else(|| refused(format!("The user-defined function '{name}' could not be found.")))?;
         self.engine()?.call(name, script, arguments)
     }
 }
